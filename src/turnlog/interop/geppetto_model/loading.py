@@ -16,7 +16,7 @@ _MERGE = "tag:yaml.org,2002:merge"
 
 
 class Loader(yaml.SafeLoader):
-    """Read plain words as `yaml_scalars` has them, `=` and `<<` as text.
+    """Read plain words as `yaml_scalars` has them, `=` and `<<` as text, and a set as Go does: a record of nulls.
 
     Refuse a key that a record has twice, however it is spelled, merge keys, and aliases: few can stand for very much.
     """
@@ -60,6 +60,7 @@ class Loader(yaml.SafeLoader):
 
 for _tag, (_form, _first) in FORMS.items():
     Loader.add_implicit_resolver(_tag, _form, _first)
+Loader.add_constructor("tag:yaml.org,2002:set", Loader.construct_yaml_map)
 Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
 Loader.add_constructor("tag:yaml.org,2002:float", Loader.number)
 

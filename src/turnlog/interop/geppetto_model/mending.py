@@ -28,7 +28,7 @@ def plain(value: object, field: str, tell: Tell) -> JSONValue:
     """Return a document as JSON has it. A block or another part that JSON cannot carry is the text that spells it.
 
     Raises:
-        ContentError: it is nested too deeply to be spelled.
+        ContentError: it is nested too deeply to be spelled, or two of its keys are one when they are text.
     """
     try:
         return plain_json(value, field, ContentError)
@@ -39,6 +39,8 @@ def plain(value: object, field: str, tell: Tell) -> JSONValue:
     for key, inner in cast("dict[object, object]", value).items():
         name = key if isinstance(key, str) else _spelled(key)
         place = f"{field}.{name}"
+        if name in mended:
+            raise ContentError(f"{field}: a record has the key {name!r} twice", field=place)
         items = _items(inner) if name in ("turns", "blocks") else None
         if items is None:
             mended[name] = _plain_part(inner, place, tell)

@@ -23,6 +23,7 @@ from turnlog.interop import geppetto
 from turnlog.interop.finding import formats_of
 from turnlog.interop.geppetto import Run, Turn
 from turnlog.interop.transcripts import Problem
+from turnlog.model import Text, ToolResult
 
 SECRET = "sk-" + "ant-" + "api03-" + "b" * 93 + "AA"
 
@@ -118,6 +119,30 @@ def test_numbers_of_yaml_that_are_rounded_are_told(tmp_path: Path) -> None:
     assert [problem.what for problem in report.problems] == [
         "document.blocks[0].payload.b: 0.12345678901234567890123 is kept as 0.12345678901234568"
     ]
+
+
+def test_a_set_of_yaml_is_a_record(tmp_path: Path) -> None:
+    """As Go has it, in its order: so it is the same each time that it is imported."""
+    path = tmp_path / "turn.yaml"
+    path.write_text(
+        "id: t\nrun_id: r\nblocks:\n- kind: tool_use\n  payload: {id: c, result: !!set {beta, alpha, gamma}}\n",
+        encoding="utf-8",
+    )
+    with TurnLog.open("memory://") as log:
+        report = take(log, "geppetto", path)
+        [head] = report.heads
+        [result] = log.content(head)
+        assert isinstance(result, ToolResult)
+        assert result.content == [Text(text='{"beta":null,"alpha":null,"gamma":null}')]
+    assert report.problems == ()
+
+
+def test_keys_that_are_one_as_text_are_told(tmp_path: Path) -> None:
+    """JSON has only text for keys: neither of the two is taken for both."""
+    path = tmp_path / "turn.yaml"
+    path.write_text("blocks: [{kind: user, payload: {text: a}}]\n0x1: b\n'1': c\n", encoding="utf-8")
+    with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="a record has the key '1' twice"):
+        take(log, "geppetto", path)
 
 
 def test_arguments_that_are_a_text_stay_as_they_are_spelled(tmp_path: Path) -> None:
