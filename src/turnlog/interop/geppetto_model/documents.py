@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar, cast
@@ -276,14 +277,15 @@ class UniqueMembers:
     """Makes JSON objects of their members, and says where one has a key twice."""
 
     def __init__(self) -> None:
-        self._twice: list[tuple[_Record, str]] = []
+        self._twice: dict[int, tuple[_Record, str]] = {}
+        """Objects that have a key twice, and the first such key, by the identity of the object."""
 
     def __call__(self, members: list[tuple[str, JSONValue]]) -> _Record:
         """Return a JSON object of its members."""
         record = dict(members)
         if len(record) < len(members):
-            names = [name for name, _ in members]
-            self._twice.append((record, next(name for name in names if names.count(name) > 1)))
+            counts = Counter(name for name, _ in members)
+            self._twice[id(record)] = (record, next(name for name, count in counts.items() if count > 1))
         return record
 
     def check(self, value: JSONValue, field: str) -> None:
@@ -292,12 +294,12 @@ class UniqueMembers:
         Raises:
             ContentError: one has; names the place of the first.
         """
-        twice, self._twice = self._twice, []
+        twice, self._twice = self._twice, {}
         # Where an object has a key twice, what stood there first is not in the value: its own places are of no use.
         for place, record in _records(value, field) if twice else ():
-            for other, name in twice:
-                if other is record:
-                    raise ContentError(f"{place}: a record has the key {name!r} twice", field=f"{place}.{name}")
+            if id(record) in twice:
+                _, name = twice[id(record)]
+                raise ContentError(f"{place}: a record has the key {name!r} twice", field=f"{place}.{name}")
 
 
 def _records(value: JSONValue, field: str) -> Iterator[tuple[str, JSONValue]]:

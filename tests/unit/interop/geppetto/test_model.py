@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from turnlog.errors import ContentError, MetaError
 from turnlog.interop import geppetto as gp
 from turnlog.interop.geppetto import Block, BlockKind, Run, Turn
+from turnlog.interop.geppetto_model.documents import UniqueMembers
 from turnlog.model import Usage
 
 LOOKS = [
@@ -362,6 +363,36 @@ def test_odd_yaml_is_refused_in_a_line(text: str) -> None:
     with pytest.raises((ContentError, MetaError)) as caught:
         gp.turn_from_yaml(text)
     assert "\n" not in str(caught.value)
+
+
+class _Name(str):
+    """A key that counts how often one is compared with another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        type(self).compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_a_key_that_is_there_twice_is_found_by_looking_at_each_once() -> None:
+    """However many there are before it."""
+    members = UniqueMembers()
+    record = members([(_Name(f"k{number}"), number) for number in (*range(1000), 999)])
+    with pytest.raises(ContentError, match="turn: a record has the key 'k999' twice"):
+        members.check(record, "turn")
+    assert _Name.compared < 10_000
+
+
+def test_of_many_records_with_a_key_twice_the_first_is_named() -> None:
+    """Also where it stands in another one, whose own place it is then."""
+    twice = '{"a":1,"a":2}'
+    for inner, place in ((f"[1,{twice},{twice}]", r"turn\.data\.x\[1\]"), (f'{{"b":{twice},"b":1}}', r"turn\.data\.x")):
+        with pytest.raises(ContentError, match=rf"^{place}: a record has the key '[ab]' twice"):
+            gp.turn_from_json(f'{{"data":{{"x":{inner}}}}}')
 
 
 def test_what_cannot_be_read_or_written_is_refused() -> None:
