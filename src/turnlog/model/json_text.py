@@ -31,8 +31,10 @@ def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
     """Return what `minify` does with marks in place of the long strings, and these.
 
     Raises:
-        ContentError: the text is not JSON in UTF-8.
+        ContentError: the text is not JSON in UTF-8, or is no text.
     """
+    if not isinstance(text, str | bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ContentError(f"{field}: expected JSON text, got {type(text).__name__}", field=field)
     try:
         source = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError as error:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.options import JSONValue
+
+_Members = dict[str, JSONValue]
 
 DEPTH_MAX = 200
 """Values nested deeper, inclusive, are too deep for what recurses into them: pydantic, PyYAML."""
@@ -94,3 +98,59 @@ def _is_deeper(text: bytes, value: JSONValue, depth_max: int) -> bool:
 
 def _containers(values: Iterable[JSONValue]) -> list[dict[str, JSONValue] | list[JSONValue]]:
     return [value for value in values if isinstance(value, dict | list)]
+
+
+def check_unique(text: bytes, field: str) -> None:
+    """Check that no object of JSON text has a key twice.
+
+    Raises:
+        ContentError: one has; names the place of the first. Or it is no JSON, or is nested too deeply.
+    """
+    members = UniqueMembers()
+    try:
+        members.check(json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=members), field)
+    except RecursionError as error:
+        raise ContentError(f"{field}: nested too deeply", field=field) from error
+    except ValueError as error:
+        raise ContentError(f"{field}: not valid JSON: {error}", field=field) from error
+
+
+class UniqueMembers:
+    """Makes JSON objects of their members, and says where one has a key twice."""
+
+    def __init__(self) -> None:
+        self._twice: dict[int, tuple[_Members, str]] = {}
+        """Objects that have a key twice, and the first such key, by the identity of the object."""
+
+    def __call__(self, members: list[tuple[str, JSONValue]]) -> _Members:
+        """Return a JSON object of its members."""
+        record = dict(members)
+        if len(record) < len(members):
+            counts = Counter(name for name, _ in members)
+            self._twice[id(record)] = (record, next(name for name, count in counts.items() if count > 1))
+        return record
+
+    def check(self, value: JSONValue, field: str) -> None:
+        """Check that no object of a value that was made so has a key twice.
+
+        Raises:
+            ContentError: one has; names the place of the first.
+        """
+        twice, self._twice = self._twice, {}
+        # Where an object has a key twice, what stood there first is not in the value: its own places are of no use.
+        for place, record in _records(value, field) if twice else ():
+            if id(record) in twice:
+                _, name = twice[id(record)]
+                raise ContentError(f"{place}: a record has the key {name!r} twice", field=f"{place}.{name}")
+
+
+def _records(value: JSONValue, field: str) -> Iterator[tuple[str, JSONValue]]:
+    """Give each object in a value with its place, outer ones first."""
+    if isinstance(value, dict):
+        record = cast("_Members", value)
+        yield field, record
+        for name, inner in record.items():
+            yield from _records(inner, f"{field}.{name}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(cast("list[JSONValue]", value)):
+            yield from _records(inner, f"{field}[{index}]")

@@ -15,7 +15,8 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import JSONValue
-from turnlog.model.json_text import content_error, minify
+from turnlog.model.json_text import content_error, marked_json
+from turnlog.model.json_values import check_unique
 from turnlog.model.plain import plain_json
 
 Api = Literal["openai-completions", "openai-responses", "anthropic-messages", "openai-codex"]
@@ -161,7 +162,8 @@ def parse_messages(text: str | bytes) -> list[Message]:
     """Return the messages of a JSON list.
 
     Raises:
-        ContentError: not JSON, or not messages; names the place, such as `messages[0].timestamp`.
+        ContentError: not JSON, not messages, or a record has a key twice; names the place, such as
+            `messages[0].timestamp`.
     """
     messages = _decoded(text, _messages, "messages")
     for index, message in enumerate(messages):
@@ -173,7 +175,7 @@ def parse_message(text: str | bytes, *, field: str = "message") -> Message:
     """Return one message from JSON.
 
     Raises:
-        ContentError: not JSON, or not a message; names the place.
+        ContentError: not JSON, not a message, or a record has a key twice; names the place.
     """
     message = _decoded(text, _message, field)
     check_message(message, field)
@@ -184,7 +186,7 @@ def parse_context(text: str | bytes) -> AgentContext:
     """Return an agent context from JSON.
 
     Raises:
-        ContentError: not JSON, or not an agent context; names the place.
+        ContentError: not JSON, not an agent context, or a record has a key twice; names the place.
     """
     context = _decoded(text, _context, "context")
     for index, message in enumerate(context.messages):
@@ -229,9 +231,10 @@ def tool_json(name: str, description: str, parameters: Raw) -> bytes:
 
 
 def _decoded(text: str | bytes, decoder: msgspec.json.Decoder[_T], field: str) -> _T:
-    source = minify(text, field=field)
+    marked, long = marked_json(text, field=field)
+    check_unique(marked, field)
     try:
-        return decoder.decode(source)
+        return decoder.decode(long.into_json(marked))
     except msgspec.DecodeError as error:
         raise content_error(error, field) from error
     except RecursionError as error:

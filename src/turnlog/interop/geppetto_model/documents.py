@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar, cast
@@ -24,6 +23,7 @@ from turnlog.interop.geppetto_model.keys import BlockMetadata, Data, Metadata, R
 from turnlog.interop.geppetto_model.types import Block, BlockKind, Run, Turn
 from turnlog.model import JSONValue
 from turnlog.model.json_text import minify
+from turnlog.model.json_values import UniqueMembers
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.plain import plain_json
 
@@ -271,47 +271,6 @@ def _json(text: str | bytes, field: str) -> JSONValue:
         return value
     except (ValueError, RecursionError) as error:  # a number that no one can hold
         raise ContentError(f"{field}: not valid JSON: {error}", field=field) from error
-
-
-class UniqueMembers:
-    """Makes JSON objects of their members, and says where one has a key twice."""
-
-    def __init__(self) -> None:
-        self._twice: dict[int, tuple[_Record, str]] = {}
-        """Objects that have a key twice, and the first such key, by the identity of the object."""
-
-    def __call__(self, members: list[tuple[str, JSONValue]]) -> _Record:
-        """Return a JSON object of its members."""
-        record = dict(members)
-        if len(record) < len(members):
-            counts = Counter(name for name, _ in members)
-            self._twice[id(record)] = (record, next(name for name, count in counts.items() if count > 1))
-        return record
-
-    def check(self, value: JSONValue, field: str) -> None:
-        """Check that no object of a value that was made so has a key twice.
-
-        Raises:
-            ContentError: one has; names the place of the first.
-        """
-        twice, self._twice = self._twice, {}
-        # Where an object has a key twice, what stood there first is not in the value: its own places are of no use.
-        for place, record in _records(value, field) if twice else ():
-            if id(record) in twice:
-                _, name = twice[id(record)]
-                raise ContentError(f"{place}: a record has the key {name!r} twice", field=f"{place}.{name}")
-
-
-def _records(value: JSONValue, field: str) -> Iterator[tuple[str, JSONValue]]:
-    """Give each object in a value with its place, outer ones first."""
-    if isinstance(value, dict):
-        record = cast("_Record", value)
-        yield field, record
-        for name, inner in record.items():
-            yield from _records(inner, f"{field}.{name}")
-    elif isinstance(value, list):
-        for index, inner in enumerate(cast("list[JSONValue]", value)):
-            yield from _records(inner, f"{field}[{index}]")
 
 
 def _yaml_text(record: _Record) -> str:

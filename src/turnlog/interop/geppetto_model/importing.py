@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ContentError, FormatError, SecretError
-from turnlog.interop.geppetto_model.documents import UniqueMembers, read_run, read_turn, yaml_values
+from turnlog.interop.geppetto_model.documents import read_run, read_turn, yaml_values
 from turnlog.interop.geppetto_model.mending import mended_run, mended_turn, plain
 from turnlog.interop.geppetto_model.numbers import number, rounded_in
 from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
@@ -24,6 +24,7 @@ from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.model import JSONValue
+from turnlog.model.json_values import UniqueMembers
 from turnlog.record import EventDraft, Note, Redaction, TurnDraft
 from turnlog.record.groups import redacted
 from turnlog.store import ReadTransaction

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from typing import Any
 
@@ -12,6 +13,7 @@ import yaml
 
 from turnlog.interop.geppetto_model.yaml_scalars import FORMS, integer_of, number_of
 
+_HALF = re.compile("[\ud800-\udfff]")
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -48,6 +50,13 @@ class Loader(yaml.SafeLoader):
             if found & seen:
                 raise _problem(f"the key {key_node.value!r} is there twice", key_node)
             seen |= found
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        """Return the text of a scalar. Halves of surrogate pairs that are escaped one by one are characters."""
+        text = super().construct_scalar(node)
+        if _HALF.search(text) is None:
+            return text
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
     def integer(self, node: yaml.ScalarNode) -> int:
         """Return an integer."""

@@ -217,3 +217,30 @@ def test_optional_fields_are_none_where_they_are_absent() -> None:
     assert UserMessage(content="a", timestamp=1.5).timestamp == 1.5
     assert Usage().total_tokens is None
     assert ToolResultMessage(tool_call_id="", tool_name="", content=[], is_error=False, timestamp=1).details is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[{"role":"user","content":"a","content":"b","timestamp":1}]',
+            r"messages\[0\]: a record has the key 'content'",
+        ),
+        (
+            '[{"role":"tool-result","tool-call-id":"c","tool-name":"f","content":[],"is-error?":false,"timestamp":1,'
+            '"details":{"a":[{"b":1,"b":1}]}}]',
+            r"messages\[0\]\.details\.a\[0\]: a record has the key 'b' twice",
+        ),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(text: str, message: str) -> None:
+    """Else one of two values would be gone."""
+    with pytest.raises(ContentError, match=message):
+        parse_messages(text)
+
+
+@pytest.mark.parametrize("text", [None, 5])
+def test_what_is_no_text_is_refused(text: Any) -> None:
+    """With what was expected."""
+    with pytest.raises(ContentError, match=rf"messages: expected JSON text, got {type(text).__name__}"):
+        parse_messages(text)

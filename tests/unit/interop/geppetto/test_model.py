@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from turnlog.errors import ContentError, MetaError
 from turnlog.interop import geppetto as gp
 from turnlog.interop.geppetto import Block, BlockKind, Run, Turn
-from turnlog.interop.geppetto_model.documents import UniqueMembers
 from turnlog.model import Usage
+from turnlog.model.json_values import UniqueMembers
 
 LOOKS = [
     *("1", "0x1f", "0X1F", "0o17", "010", "08", "0b1", "1e3", "1E-7", "-.5", "5.", "1e400", "1_000", "1_0.5", ".nan"),
@@ -385,6 +385,21 @@ def test_a_key_that_is_there_twice_is_found_by_looking_at_each_once() -> None:
     with pytest.raises(ContentError, match="turn: a record has the key 'k999' twice"):
         members.check(record, "turn")
     assert _Name.compared < 10_000
+
+
+def test_two_halves_of_a_pair_are_a_character_in_yaml() -> None:
+    """As in JSON; one alone is no Unicode, and refused."""
+    turn = gp.turn_from_yaml('blocks: [{kind: user, payload: {"\\ud83d\\ude00": "a\\ud83d\\ude00b"}}]')
+    assert turn.blocks[0].payload == {"\U0001f600": "a\U0001f600b"}
+    with pytest.raises(ContentError, match="not valid UTF-8"):
+        gp.turn_from_yaml('blocks: [{kind: user, payload: {text: "\\ud83d"}}]')
+
+
+@pytest.mark.parametrize("text", [None, 5])
+def test_what_is_no_text_is_refused(text: Any) -> None:
+    """With what was expected."""
+    with pytest.raises(ContentError, match=rf"turn: expected JSON text, got {type(text).__name__}"):
+        gp.turn_from_json(text)
 
 
 def test_of_many_records_with_a_key_twice_the_first_is_named() -> None:
