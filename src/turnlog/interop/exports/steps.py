@@ -96,6 +96,7 @@ class StepWriter:
         self.usage = Usage()
         self._steps: list[_Step] = []
         self._called: dict[str, _Step] = {}
+        self._names: dict[str, str] = {}
         self._open: deque[tuple[str, str]] = deque()
 
     def take(self, said: Said) -> None:
@@ -200,6 +201,11 @@ class StepWriter:
             return ""
         if block.signature is not None or block.redacted:
             self.lose("dropped", said, "thinking.signature", "the format has the text alone", place)
+        for name in ("provider", "api", "model"):
+            if getattr(block, name) not in (None, getattr(said.turn.meta, name)):
+                self.lose("dropped", said, f"thinking.{name}", "a step has it for all that it says alone", place)
+        if not block.thinking:
+            self.lose("dropped", said, "thinking", "it has no text, and the format has the text alone", place)
         if not first and block.thinking:
             self.lose("moved", said, "thinking", "before the texts and calls of its step", place)
         return block.thinking
@@ -220,6 +226,7 @@ class StepWriter:
         step.calls.append({"tool_call_id": call_id, "function_name": block.name, "arguments": block.input})
         step.arguments[call_id] = bytes(block.input)
         self._called[call_id] = step
+        self._names[call_id] = block.name
 
     def _result(self, said: Said, block: ToolResult, place: int) -> None:
         self._without_extra(said, block, place)
@@ -240,6 +247,10 @@ class StepWriter:
         extra: Record = {"turn": said.turn.id}
         if block.is_error is True:
             extra["is_error"] = True
+        elif block.is_error is False:
+            self.lose("dropped", said, "tool_result.is_error", "of a result that is no error nothing is said", place)
+        if block.name not in (None, self._names.get(call_id or "")):
+            self.lose("dropped", said, "tool_result.name", "a result has the name of its call alone", place)
         step.results.append(record | {"extra": extra})
 
     def _answered(self, said: Said, block: ToolResult, place: int) -> str | None:
@@ -269,6 +280,8 @@ class StepWriter:
         media_type = block.source.media_type
         if of_type(block, IMAGES):
             plain = media_type.partition(";")[0].strip().lower()
+            if plain != media_type:
+                self.lose("downgraded", said, "document", f"{plain!r} for {media_type!r}", place)
             url = f"data:{plain};base64,{block.source.data}"
             return {"type": "image", "source": {"media_type": plain, "path": url}}
         text = document_text(block, self._long)

@@ -140,6 +140,42 @@ def test_what_has_no_place_is_told(log: TurnLog) -> None:
     assert after["message"] == "[a document of type application/pdf, 4 bytes, that cannot be shown here]"
 
 
+def test_what_steps_have_for_all_of_their_blocks_is_told_of_one(log: TurnLog) -> None:
+    """Whose thinking it is, where it is not the turn's, what results say beside their content, types of images."""
+    log.add_turn(
+        [
+            Thinking(thinking="a", provider="p", api="messages", model="m"),
+            Thinking(thinking="b", provider="q", api="chat", model="n"),
+            Thinking(thinking=""),
+            ToolUse(id="c3", name="ls", input=Raw(b"{}")),
+        ],
+        role="assistant",
+        continues="main",
+        reply=ReplyFacts(provider="p", api="messages", model="m"),
+    )
+    results = [
+        ToolResult(tool_use_id="c3", name="ls", content="d"),
+        ToolResult(tool_use_id="c3", name="cat", content="e", is_error=False),
+        ToolResult(name="cat", content="f"),
+    ]
+    log.add_turn(results, continues="main")
+    log.add_turn([Document(source=Source(media_type="image/png;x=1", data="iVBORw=="))], continues="main")
+    exported, record = written(log)
+    assert record["steps"][-1]["message"][0]["source"]["media_type"] == "image/png"
+    assert [(loss.kind, loss.block, loss.index) for loss in exported.losses.entries] == [
+        ("dropped", "thinking.provider", 1),
+        ("dropped", "thinking.api", 1),
+        ("dropped", "thinking.model", 1),
+        ("dropped", "thinking", 2),
+        ("downgraded", "thinking", None),
+        ("dropped", "tool_result.is_error", 1),
+        ("dropped", "tool_result.name", 1),
+        ("moved", "tool_result", 2),
+        ("dropped", "tool_result.name", 2),
+        ("downgraded", "document", 0),
+    ]
+
+
 def test_result_of_no_call_is_observed_by_itself(log: TurnLog, tmp_path: Path) -> None:
     """And one of an earlier call stands with it."""
     log.add_turn([ToolResult(tool_use_id="c9", content="stray")], continues="main")
@@ -287,7 +323,7 @@ def test_real_session_says_the_same_when_it_is_imported(shared: Path, tmp_path: 
         head = report.heads[-1]
         exported, _ = written(log, head)
         lost = {loss.block for loss in exported.losses.entries if loss.kind == "dropped"}
-        assert lost <= {"thinking.signature", "caller", "item", "native"}
+        assert lost <= {"thinking", "thinking.signature", "tool_result.is_error", "caller", "item", "native"}
         turns = [turn.id for turn in log.ancestry(head)]
         spoken = Counter(block for block in said(log, turns).elements() if block[0] in ("text", "call", "result"))
     back = brought_back(exported, tmp_path)
