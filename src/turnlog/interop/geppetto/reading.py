@@ -13,6 +13,7 @@ from turnlog.errors import MetaError
 from turnlog.interop.geppetto_model import keys, types
 from turnlog.interop.geppetto_model.content import (
     PROVIDER,
+    has_raw_json,
     said,
     speaker,
     told_call,
@@ -154,7 +155,7 @@ def _nested_losses(block: ToolResult, turn: str, index: int) -> list[LossEntry]:
         case [Text(extra=extra)]:
             return [_lost(turn, name, "a result that is one text has no place for it", index) for name in extra]
         case content:
-            changes = [told_nested(each, depth_max=DEPTH_MAX)[1] for each in content if isinstance(each, Native)]
+            changes = [told_nested(each, depth_max=DEPTH_MAX)[1] for each in content if has_raw_json(each)]
             return [_changed(turn, "tool_result.content", change, index) for change in changes if change]
 
 

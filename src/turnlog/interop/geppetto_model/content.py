@@ -368,10 +368,17 @@ def told_nested(
     that no value can say.
     """
     text = content_bytes([block])[1:-1]
+    if not has_raw_json(block):
+        return msgspec.json.decode(text), None
     value, change = told_json(text, depth_max=depth_max)
     if isinstance(value, dict):
         return cast("dict[str, JSONValue]", value), change
-    return {"type": "native", "json": value}, change
+    return {"type": str(block.__struct_config__.tag), "json": value}, change
+
+
+def has_raw_json(block: Text | Document | Native) -> bool:
+    """Tell whether a block has JSON that is kept as it was spelled."""
+    return isinstance(block, Native) or bool(block.extra)
 
 
 def _json_text(value: JSONValue) -> str:

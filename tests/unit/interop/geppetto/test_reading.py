@@ -229,11 +229,13 @@ def test_native_blocks_that_no_value_says_exactly_are_told(log: TurnLog, given: 
     """As near as values come, or as their text; the rest is exported."""
     native = Native(provider="p", block=Raw(given))
     first = log.add_turn([native], role="assistant")
-    last = log.add_turn([ToolResult(tool_use_id="c1", content=[Text(text="b"), native])], continues=first.id)
+    nested = [Text(text="b", extra={"more": Raw(given)}), native, Text(text="c", extra={"more": Raw(b"1")})]
+    last = log.add_turn([ToolResult(tool_use_id="c1", content=nested)], continues=first.id)
     exported = exports.export(log, last.id, "geppetto")
     geppetto.turn_from_yaml(exported.content.decode())
     assert [(entry.kind, entry.turn, entry.block, entry.index) for entry in exported.losses.entries] == [
         ("downgraded", first.id, "native", 0),
+        ("downgraded", last.id, "tool_result.content", 0),
         ("downgraded", last.id, "tool_result.content", 0),
     ]
 
