@@ -134,6 +134,10 @@ class FileLocks(Locks):
             except FileExistsError:
                 if self._folder.is_symlink() and not self._folder.exists():
                     raise  # there is no folder at its end, and none comes of waiting
+            except FileNotFoundError:
+                if not self._folder.parent.exists():
+                    raise
+                continue  # somebody took it away before it had its permissions
             try:
                 return lock_file(path, self._mode)
             except FileNotFoundError:  # somebody gave the last lock back, and took the folder away
