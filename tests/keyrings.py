@@ -47,11 +47,16 @@ class FileKeyring(KeyringBackend):
         self._write(secrets)
 
     def _write(self, secrets: dict[str, str]) -> None:
-        Path(os.environ["TEST_KEYRING"]).write_text(json.dumps(secrets))
+        file = Path(os.environ["TEST_KEYRING"])
+        written = file.with_suffix(f".{os.getpid()}")
+        written.write_text(json.dumps(secrets))
+        written.replace(file)  # whoever reads it meanwhile reads a whole one
 
 
 class LockedKeyring(MemoryKeyring):
     """A keyring that its owner has not opened."""
+
+    priority = -1  # type: ignore[assignment] - for those alone who ask for it
 
     def get_password(self, service: str, username: str) -> str | None:
         raise KeyringLocked("the collection is locked")
@@ -59,6 +64,8 @@ class LockedKeyring(MemoryKeyring):
 
 class ForgetfulKeyring(MemoryKeyring):
     """A keyring that keeps nothing, and does not say so."""
+
+    priority = -1  # type: ignore[assignment] - for those alone who ask for it
 
     def set_password(self, service: str, username: str, password: str) -> None:
         pass

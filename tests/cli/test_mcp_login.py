@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
+from tests.agent.login_server import LoginServer
 from tests.agent.servers import HttpServer
 from tests.cli.command import Command
 
@@ -110,6 +113,60 @@ def test_tokens_are_renewed(turnlog: KeyringCommand, server: HttpServer) -> None
     turnlog("mcp", "login", "s")
     expire(turnlog)
     assert echo(turnlog).text == "hello\n"
+    assert '\\"access_token\\":\\"access-2\\"' in turnlog.keyring.read_text()
+
+
+@pytest.fixture
+def expired(turnlog: KeyringCommand) -> Iterator[LoginServer]:
+    """Give a server at which somebody has logged in, as `s`, whose token has expired."""
+    with LoginServer() as server:
+        turnlog("mcp", "register", "s", "--url", server.url)
+        assert turnlog("mcp", "login", "s").text == "logged in at s: 1 tool\n"
+        expire(turnlog)
+        yield server
+
+
+def calling(turnlog: KeyringCommand) -> subprocess.Popen[str]:
+    """Begin to call a tool of the server."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "turnlog", "mcp", "call", "s", "echo", '{"text": "hello"}'],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=turnlog.environment(), text=True,
+    )  # fmt: skip
+
+
+def test_commands_that_renew_a_login_at_once_renew_it_once(turnlog: KeyringCommand, expired: LoginServer) -> None:
+    """The server takes a refresh token once only."""
+    with expired.holding_tokens(), calling(turnlog) as one:
+        expired.wait_until_asked()
+        expired.go_on_soon()
+        assert echo(turnlog).text == "hello\n"
+        assert one.communicate(timeout=30)[0] == "hello\n"
+    assert expired.renewals == ["refresh-1"]
+    assert echo(turnlog).text == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_an_interrupt_does_not_lose_a_login(
+    turnlog: KeyringCommand, expired: LoginServer, number: int, status: int, word: str
+) -> None:
+    """What the authorization server is about to give is kept before the command ends."""
+    with expired.holding_tokens(), calling(turnlog) as command:
+        expired.wait_until_asked()
+        command.send_signal(number)
+        expired.go_on_soon()
+        assert (command.communicate(timeout=30)[0], command.returncode) == (f"turnlog: {word}\n", status)
+    assert '\\"access_token\\":\\"access-2\\"' in turnlog.keyring.read_text()
+
+
+def test_a_time_out_does_not_lose_a_login(turnlog: KeyringCommand, expired: LoginServer) -> None:
+    """The server was not reached in time, and can be the next time."""
+    turnlog("mcp", "register", "s", "--url", expired.url, "--start-timeout", "1")
+    with expired.holding_tokens(), calling(turnlog) as command:
+        expired.wait_until_asked()
+        expired.go_on_soon(after_s=1.2)
+        assert command.communicate(timeout=30)[0].endswith("did not answer within 1 s\n")
     assert '\\"access_token\\":\\"access-2\\"' in turnlog.keyring.read_text()
 
 

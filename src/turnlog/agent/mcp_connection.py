@@ -81,6 +81,7 @@ class Connection:
         *,
         start_timeout_s: float,
         grant: Grant | None = None,
+        keyring: str = "",
         person: Person | None = None,
     ) -> None:
         """Prepare a connection to a server, with what the environment has for it.
@@ -90,12 +91,17 @@ class Connection:
             launch: how to start or to reach it.
             start_timeout_s: how long that may take, in seconds.
             grant: what has been granted for it, None where nobody has logged in.
+            keyring: why the keyring cannot be used, where the grant would be.
             person: who can log in.
+
+        Raises:
+            ToolServerError: what has been granted cannot be read.
         """
         self._meta = meta
         self.name = meta.name
         self._given = self._launch = launch
         self._login = None if grant is None else ServerLogin(meta.name, grant, self._hide, person)
+        self._keyring = keyring
         self._start_timeout_s = start_timeout_s
         self._close_timeout_s = CLOSE_TIMEOUT_S["stdio" if meta.command else "http"]
         self.tools: Sequence[ListedTool] = ()
@@ -135,7 +141,7 @@ class Connection:
             async with asyncio.timeout(self._start_timeout_s + self._close_timeout_s):
                 await self._settled.wait()
         except TimeoutError as error:
-            why = self._message(self._why(error, self._opening.status))
+            why = self._message(self._why(error, self._opening))
             raise ToolServerError(why, server=self.name) from error
         if self._session is None:
             raise ToolServerError(self._message(self._failure or "was closed"), server=self.name)
@@ -173,7 +179,7 @@ class Connection:
             self.suspect = True
             raise
         except MCPError as error:
-            raise await self._explained(error, exchange.status) from error
+            raise await self._explained(error, exchange) from error
         finally:
             self._calls -= 1
             if not self._calls:
@@ -213,7 +219,7 @@ class Connection:
             self.suspect = True
             raise ToolServerError(self._message(f"did not answer within {timeout_s:g} s"), server=self.name) from error
         except Exception as error:  # the SDK raises what it likes: here it becomes an error of turnlog
-            why = self._message(self._why(error, exchange.status))
+            why = self._message(self._why(error, exchange))
             raise ToolServerError(why, server=self.name) from error
         return exchange.result
 
@@ -293,12 +299,13 @@ class Connection:
         self._over.set()
         if self._task is None:
             return
+        ending = [] if self._login is None else [asyncio.create_task(self._login.close())]
         if self._settled.is_set():
             await asyncio.wait({self._task}, timeout=self._close_timeout_s)
         if not self._broken_off:
             self._broken_off = True  # a second time would break off what the first one has it do: end the program
             self._task.cancel()
-        await asyncio.wait({self._task, *self._given_up})
+        await asyncio.wait({self._task, *self._given_up, *ending})
 
     async def close_when_idle(self) -> None:
         """Wait for the calls that are under way, then close."""
@@ -346,7 +353,7 @@ class Connection:
         finally:
             self._over.set()
             if failed is not None:
-                self._failure, self._never_connected = self._why(failed, self._opening.status), never_connected(failed)
+                self._failure, self._never_connected = self._why(failed, self._opening), never_connected(failed)
             self._settled.set()
 
     async def _start(self, stack: AsyncExitStack) -> ClientSession:
@@ -369,8 +376,7 @@ class Connection:
     async def _streams(self, stack: AsyncExitStack) -> Streams:
         if self._meta.command:
             return await run_program(stack, self._launch, self._stderr)
-        auth = None if self._login is None else self._login.auth
-        return await reach(stack, self._launch, auth, self._on_response, self._start_timeout_s)
+        return await reach(stack, self._launch, self._login, self._on_response, self._start_timeout_s)
 
     def _hide(self, secrets: Mapping[str, str]) -> None:
         """Have secrets of a login hidden as those of the environment are."""
@@ -422,7 +428,10 @@ class Connection:
 
     # What went wrong, in words
 
-    async def _explained(self, error: MCPError, status: int) -> CallRefusedError | ConnectionGoneError:
+    async def _explained(self, error: MCPError, exchange: Exchange) -> CallRefusedError | ConnectionGoneError:
+        if exchange.login is not None:
+            return CallRefusedError(self._launch.scrub(f"{label(self._meta)} {exchange.login}"))
+        status = exchange.status
         if status == 404 and self._session_lost:
             # Streamable HTTP, Session Management: the server does not know the session any more, so it did nothing.
             return ConnectionGoneError(self._message("has forgotten this session"), sent=False)
@@ -435,7 +444,7 @@ class Connection:
             self.suspect = True
         # Some servers do not say that they forgot the session but refuse it in other ways.
         self.suspect = self.suspect or status >= 400
-        return CallRefusedError(self._launch.scrub(f"{label(self._meta)} {self._why(error, status)}"))
+        return CallRefusedError(self._launch.scrub(f"{label(self._meta)} {self._why(error, exchange)}"))
 
     async def _has_ended(self) -> bool:
         """Return whether the connection has ended: servers have errors of their own with the code that says so."""
@@ -448,7 +457,13 @@ class Connection:
     def _message(self, what: str) -> str:
         return self._launch.scrub(f"{label(self._meta)} {what}{self._stderr.last_words(self._launch)}")
 
-    def _why(self, error: BaseException, status: int) -> str:
-        started = self._session is not None
-        why = reason(error, self._meta, started=started, status=status, timeout_s=self._start_timeout_s)
+    def _why(self, error: BaseException, exchange: Exchange) -> str:
+        why = reason(
+            exchange.login or error,
+            self._meta,
+            started=self._session is not None,
+            status=exchange.status,
+            timeout_s=self._start_timeout_s,
+            keyring=self._keyring,
+        )
         return f"{why} ({self._unreadable} of its messages could not be read)" if self._unreadable else why

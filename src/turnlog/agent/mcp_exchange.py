@@ -21,7 +21,7 @@ from mcp.types.jsonrpc import METHOD_NOT_FOUND
 from msgspec import Raw
 
 from turnlog.agent.mcp_listing import listed
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
 
 PAGES_MAX = 1000
 """Pages of a tool listing; a server that has more never ends it."""
@@ -49,6 +49,8 @@ class Exchange:
     def __init__(self) -> None:
         self.result: Mapping[str, Any] = {}
         self.status = 0
+        self.login: LoginError | None = None
+        """Why it was not made, where there was no login to make it with."""
         self.arrived: dict[str, Result] = {}
         """Results that have come already, for which something short is on its way through the SDK."""
 

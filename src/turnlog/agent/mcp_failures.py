@@ -13,7 +13,7 @@ from mcp.types.jsonrpc import CONNECTION_CLOSED
 from pydantic import ValidationError
 
 from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
 from turnlog.errors import ProviderError
 from turnlog.model import ServerMeta
 from turnlog.providers.proxies import proxy_of
@@ -79,7 +79,9 @@ def never_connected(error: BaseException) -> bool:
     return any(isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout) for cause in causes(error))
 
 
-def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int, timeout_s: float) -> str:
+def reason(
+    error: BaseException, meta: ServerMeta, *, started: bool, status: int, timeout_s: float, keyring: str = ""
+) -> str:
     """Return what is to be said of a server after an error, in words that follow its name.
 
     Args:
@@ -88,10 +90,11 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
         started: whether it answered before.
         status: the last HTTP status; 0 where there was none.
         timeout_s: how long it was waited for.
+        keyring: why the keyring cannot be used, where its login would be.
     """
     cause = next(causes(error), error)
     match cause:
-        case MisbehaviourError():
+        case MisbehaviourError() | LoginError():
             return str(cause)
         case TimeoutError():
             return f"did not answer within {timeout_s:g} s"
@@ -100,7 +103,7 @@ def reason(error: BaseException, meta: ServerMeta, *, started: bool, status: int
         case OAuthFlowError():
             return f"wants a login ({cause}): `turnlog mcp login {meta.name}`"
         case MCPError():
-            return _refusal(cause, meta.name, started=started, status=status)
+            return _refusal(cause, meta.name, started=started, status=status, keyring=keyring)
         case ValidationError():
             first = cause.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
@@ -132,11 +135,12 @@ _SAID_BY_THE_SDK = (
 """What the SDK says of an answer in the place of the server, and what is said here."""
 
 
-def _refusal(error: MCPError, server: str, *, started: bool, status: int) -> str:
+def _refusal(error: MCPError, server: str, *, started: bool, status: int, keyring: str) -> str:
     if status >= 400:
         hint = ""
         if not started and status in (401, 403):
             hint = f": `turnlog mcp login {server}`, or register it with --header NAME=VARIABLE for what it asks for"
+            hint += f"; the keyring, where its login would be, cannot be used: {keyring}" if keyring else ""
         elif not started and status in (404, 405):
             hint = ": is it the address of a streamable HTTP endpoint?"
         return f"answered with HTTP {status} ({error.message}){hint}"

@@ -19,7 +19,7 @@ import msgspec
 from turnlog.agent.mcp_exchange import ARRIVED, current_exchange
 from turnlog.agent.mcp_messages import SHORT, json_of
 from turnlog.agent.mcp_program import LINE_BYTES_MAX
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
 
 _END = re.compile(rb"\r\n|\n|\r")
 """The end of a line of an event stream (HTML, Server-sent events, 9.2.5)."""
@@ -36,8 +36,18 @@ class Client(httpx2.AsyncClient):
     """An HTTP client whose answers are short."""
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send a request, and return what is left of its answer."""
-        response = await super().send(request, **options)
+        """Send a request, and return what is left of its answer.
+
+        One that there is no login for is answered as the server would: the SDK ends the connection, with all that is
+        under way, where sending fails.
+        """
+        try:
+            response = await super().send(request, **options)
+        except LoginError as error:
+            exchange = current_exchange.get(None)
+            if exchange is not None and request.method == "POST":
+                exchange.login, exchange.status = error, 401
+            return httpx2.Response(401, request=request)
         kind = response.headers.get("content-type", "").lower()
         read = next((read for name, read in _READ.items() if kind.startswith(name)), None)
         if read is None or response.next_request is not None or response.is_closed:

@@ -6,26 +6,25 @@ Source: Model Context Protocol 2025-11-25, Authorization. This module imports th
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
+import httpx2
 import msgspec
-from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthFlowError
-from mcp.shared.auth import (
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-    ProtectedResourceMetadata,
-)
-from pydantic import AnyUrl, BaseModel
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
+from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken
 
 from turnlog.agent.mcp_grants import Grant, keep_grant
-from turnlog.agent.mcp_signals import MisbehaviourError
-
-_HERE = ("localhost", "127.0.0.1", "[::1]")
-"""What is on this machine needs no encryption."""
+from turnlog.agent.mcp_renewal import Renewal
+from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
+from turnlog.agent.mcp_tokens import (
+    check_encrypted,
+    client_metadata,
+    expiry,
+    fields,
+    models,
+)
+from turnlog.errors import ToolServerError
 
 _NOWHERE = "http://127.0.0.1/callback"
 
@@ -48,7 +47,7 @@ class Person(Protocol):
         ...
 
 
-class ServerLogin:
+class ServerLogin(httpx2.Auth):
     """The login at one server: what has been granted, and how HTTP requests use it. The SDK keeps its tokens here."""
 
     def __init__(
@@ -60,76 +59,139 @@ class ServerLogin:
             name: the server's name.
             grant: what is kept for it; with nothing but the address before the first login.
             on_secrets: is given what nobody is to see, now and whenever that changes.
-            person: who logs in where that is needed; without one it is an error then.
+            person: who logs in where nothing has been granted.
+
+        Raises:
+            ToolServerError: what is kept cannot be read.
         """
         self._name = name
-        self._grant = grant
         self._on_secrets = on_secrets
         self._person = person
-        uri = _NOWHERE if person is None else person.redirect_uri
-        about = OAuthClientMetadata(
-            client_name="turnlog",
-            redirect_uris=[AnyUrl(uri)],
-            grant_types=["authorization_code", "refresh_token"],
-            response_types=["code"],
-        )
-        self.auth = OAuthClientProvider(grant.url, about, self, self._visit, self._came_back)
-        context = self.auth.context
-        context.token_expiry_time = grant.expires_s
-        if grant.issuer:
-            context.oauth_metadata = OAuthMetadata.model_validate(grant.issuer)
-        if grant.resource:
-            context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(grant.resource)
-        on_secrets(grant.secrets)
+        self._renewal: Renewal | None = None
+        self._take(grant)
 
     @property
     def was_granted(self) -> bool:
         """Whether there are tokens."""
         return bool(self._grant.tokens)
 
-    async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens, for the SDK."""
-        return OAuthToken.model_validate(self._grant.tokens) if self._grant.tokens else None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """Keep new tokens, for the SDK. On return they are in the keyring.
+    def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with what was granted, for HTTP.
 
         Raises:
-            ToolServerError: the keyring does not keep them.
+            LoginError: there is no login to send it with. It was not done.
+            MisbehaviourError: somebody could steal the login that there would be.
         """
-        context = self.auth.context
-        self._grant = msgspec.structs.replace(
-            self._grant,
-            tokens=_fields(tokens),
-            expires_s=None if tokens.expires_in is None else time.time() + tokens.expires_in,
-            issuer=_fields(context.oauth_metadata),
-            resource=_fields(context.protected_resource_metadata),
-        )
-        self._on_secrets(self._grant.secrets)
-        await asyncio.to_thread(keep_grant, self._name, self._grant)
+        return self._use(request) if self.was_granted else self._log_in(request)
 
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Return how turnlog is registered with the authorization server, for the SDK."""
-        return OAuthClientInformationFull.model_validate(self._grant.client) if self._grant.client else None
+    async def close(self) -> None:
+        """Wait for a renewal that was sent, though not for long."""
+        if self._renewal is not None:
+            await self._renewal.end()
 
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Note how it is registered, for the SDK. It is kept with the tokens that follow."""
-        self._grant = msgspec.structs.replace(self._grant, client=_fields(client_info))
-        self._on_secrets(self._grant.secrets)
+    async def _use(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request with the tokens that there are, and again with others where those are of no use."""
+        check_encrypted("tools", self._grant.url)
+        if self._grant.has_expired and request.method != "DELETE":  # the end of a session is worth no renewal
+            await self._renew(self._grant)
+        used = self._grant
+        response = yield _with_tokens(request, used)
+        if response.status_code != 401 or request.method == "DELETE":
+            return
+        await self._renew(used)
+        response = yield _with_tokens(request, self._grant)
+        if response.status_code == 401:
+            raise LoginError(f"wants a login (it refuses the last one): `turnlog mcp login {self._name}`")
+
+    async def _renew(self, used: Grant) -> None:
+        """Have another grant in place of one that is of no use. All who need that at a time wait for one renewal."""
+        if self._grant is not used:
+            return
+        if self._renewal is None:
+            self._renewal = Renewal(self._name, used, self._provider(_NOWHERE).context)
+        renewal = self._renewal
+        try:
+            self._take(await renewal.result())
+        finally:
+            if renewal.is_over and self._renewal is renewal:
+                self._renewal = None
+
+    def _take(self, grant: Grant) -> None:
+        if grant.tokens:
+            models(self._name, grant)
+        self._grant = grant
+        self._on_secrets(grant.secrets)
+
+    # The first login
+
+    async def _log_in(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Send a request as the SDK has a person log in for it."""
+        assert self._person is not None
+        provider = self._provider(self._person.redirect_uri)
+        self._context = provider.context
+        flow = provider.async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                response = yield outgoing
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
+
+    def _provider(self, redirect_uri: str) -> OAuthClientProvider:
+        return OAuthClientProvider(self._grant.url, client_metadata(redirect_uri), self, self._visit, self._came_back)
 
     async def _visit(self, url: str) -> None:
-        if self._person is None:
-            raise OAuthFlowError("the login has expired")
-        if self.auth.context.oauth_metadata is not None:
-            _check(self.auth.context.oauth_metadata)
+        assert self._person is not None
+        _check_metadata(self._context.oauth_metadata)
         await self._person.visit(url)
 
     async def _came_back(self) -> AuthorizationCodeResult:
         assert self._person is not None
         return await self._person.came_back()
 
+    # What the SDK asks for and gives
 
-def _check(metadata: OAuthMetadata) -> None:
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return that there are no tokens yet, for the SDK."""
+        return None
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Keep the tokens of a first login, for the SDK. On return they are in the keyring.
+
+        Raises:
+            LoginError: the keyring does not keep them.
+        """
+        grant = msgspec.structs.replace(
+            self._grant,
+            tokens=fields(tokens),
+            expires_s=expiry(tokens),
+            issuer=fields(self._context.oauth_metadata),
+            resource=fields(self._context.protected_resource_metadata),
+        )
+        self._take(grant)
+        try:
+            await asyncio.to_thread(keep_grant, self._name, grant)
+        except ToolServerError as error:
+            raise LoginError(f"has let you in, but {error}") from error
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return that turnlog is not registered with the authorization server yet, for the SDK."""
+        return None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Note how it is registered, for the SDK. It is kept with the tokens that follow."""
+        self._take(msgspec.structs.replace(self._grant, client=fields(client_info)))
+
+
+def _with_tokens(request: httpx2.Request, grant: Grant) -> httpx2.Request:
+    request.headers["Authorization"] = f"Bearer {grant.tokens['access_token']}"
+    return request
+
+
+def _check_metadata(metadata: OAuthMetadata | None) -> None:
     """Check that nobody on the way can log in with what a login gives, before there is one.
 
     Source: Model Context Protocol 2025-11-25, Authorization, "Communication Security" and "Authorization Code
@@ -138,15 +200,16 @@ def _check(metadata: OAuthMetadata) -> None:
     Raises:
         MisbehaviourError: an address is not encrypted, or a code that is stolen can be used.
     """
-    for what, url in (("logins", metadata.authorization_endpoint), ("tokens", metadata.token_endpoint)):
-        if url.scheme != "https" and url.host not in _HERE:
-            raise MisbehaviourError(f"has its {what} at {url}, which is not encrypted: they must be at https://")
+    if metadata is None:
+        return
+    places = {
+        "logins": metadata.authorization_endpoint,
+        "tokens": metadata.token_endpoint,
+    }
+    for what, url in places.items():
+        check_encrypted(what, str(url))
     if "S256" not in (metadata.code_challenge_methods_supported or ()):
         raise MisbehaviourError(
             "has an authorization server that does not say that it knows PKCE (code_challenge_methods_supported: "
             '["S256"]): whoever got hold of its answer could log in'
         )
-
-
-def _fields(model: BaseModel | None) -> dict[str, object]:
-    return {} if model is None else model.model_dump(mode="json", exclude_none=True)

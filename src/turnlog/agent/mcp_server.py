@@ -22,7 +22,7 @@ from turnlog.agent.mcp_descriptions import (
 from turnlog.agent.mcp_grants import Grant, kept_grant
 from turnlog.agent.mcp_launch import Launch, launch
 from turnlog.agent.mcp_resources import ServerResource
-from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, label
+from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, KeyringUnusableError, label
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta, Tool
@@ -186,8 +186,8 @@ class Server:
         if self._starts > 1:
             _log.warning("%s is gone: starting it again (%d of %d)", self._label, self._starts, STARTS_MAX)
         # A keyring may take its time.
-        given, grant = await asyncio.to_thread(self._given)
-        connection = self._connection = self._connect(given, grant)
+        given, grant, keyring = await asyncio.to_thread(self._given)
+        connection = self._connection = self._connect(given, grant, keyring)
         try:
             await connection.open()
             await self._list_resources(connection)
@@ -212,14 +212,18 @@ class Server:
         except ToolServerError as error:
             self._unlisted = str(error)
 
-    def _given(self) -> tuple[Launch, Grant | None]:
+    def _given(self) -> tuple[Launch, Grant | None, str]:
+        """Return how to start it, what has been granted for it, and why the keyring cannot be used that would say."""
         with suppress(ImportError):  # it is told where it is needed
             import_module("turnlog.agent.mcp_connection")  # a second, with the SDK: not in the event loop
         given = launch(self.meta, self._environment)
         asks = given.url and not any(name.lower() == "authorization" for name in given.headers)
-        return given, kept_grant(self.meta, given.url) if asks else None
+        try:
+            return given, kept_grant(self.meta.name, given.url) if asks else None, ""
+        except KeyringUnusableError as error:
+            return given, None, str(error)
 
-    def _connect(self, given: Launch, grant: Grant | None) -> Connection:
+    def _connect(self, given: Launch, grant: Grant | None, keyring: str) -> Connection:
         try:
             from turnlog.agent.mcp_connection import Connection  # noqa: PLC0415 - it imports the SDK, an extra
         except ImportError as error:
@@ -227,7 +231,7 @@ class Server:
                 f"{self._label} needs the package `mcp`: install it with `pip install 'turnlog[mcp]'`",
                 server=self.meta.name,
             ) from error
-        return Connection(self.meta, given, start_timeout_s=self._start_timeout_s, grant=grant)
+        return Connection(self.meta, given, start_timeout_s=self._start_timeout_s, grant=grant, keyring=keyring)
 
     def _retire(self, *, idle_first: bool = False) -> None:
         """Close the connection, if there is one, in a task of its own."""

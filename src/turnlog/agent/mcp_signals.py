@@ -29,3 +29,11 @@ class ConnectionGoneError(Exception):
 
 class MisbehaviourError(Exception):
     """Say what a server did against the protocol, in words that follow its name."""
+
+
+class LoginError(Exception):
+    """Say why there is no login to use a server with, in words that follow its name. A request was not made then."""
+
+
+class KeyringUnusableError(Exception):
+    """Say why the keyring cannot be used: it is locked, or there is none."""
