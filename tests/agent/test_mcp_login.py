@@ -6,15 +6,19 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from mcp.client.auth import AuthorizationCodeResult
 from msgspec import Raw
 from tests.agent.login_server import LoginServer
 from tests.keyrings import MemoryKeyring
 
 from turnlog.agent import mcp_renewal
 from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp_connection import Connection
 from turnlog.agent.mcp_grants import Grant, forget_grant, keep_grant, kept_grant
+from turnlog.agent.mcp_launch import Launch
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import Text
@@ -249,3 +253,90 @@ def test_an_entry_that_is_damaged_is_told_of(server: LoginServer, keyring: Keyri
     with pytest.raises(ToolServerError) as caught:
         with_tools(server, lambda tools: tools.tools())
     assert str(caught.value) == "what the keyring has for MCP server 's' cannot be read: `turnlog mcp login s`"
+
+
+# --------------------------------------------------------------------------------------------------------- first logins
+
+
+class Person:
+    """Somebody who lets turnlog in."""
+
+    redirect_uri = "http://127.0.0.1:9/callback"
+
+    def __init__(self) -> None:
+        self.visited: list[str] = []
+
+    async def visit(self, url: str) -> None:
+        self.visited.append(url)
+
+    async def came_back(self) -> AuthorizationCodeResult:
+        query = parse_qs(urlsplit(self.visited[-1]).query)
+        return AuthorizationCodeResult(code="code", state=query["state"][0])
+
+
+def first_login(server: LoginServer, person: Person) -> str:
+    """Log in at a server, and return why that failed."""
+
+    async def run() -> None:
+        grant, given = Grant(url=server.url), Launch(url=server.url)
+        connection = Connection(server.meta, given, start_timeout_s=30, grant=grant, person=person)
+        try:
+            await connection.open()
+        finally:
+            await connection.close()
+
+    with pytest.raises(ToolServerError) as caught:
+        asyncio.run(run())
+    return str(caught.value).removeprefix(f"MCP server 's' at {server.url} ")
+
+
+@pytest.mark.parametrize(
+    ("registration", "tokens", "said"),
+    [
+        ((201, b'{"client_secret": "SECRET"}'), None, "did not register turnlog in a way that can be read"),
+        ((400, b'{"error": "SECRET"}'), None, "answered with HTTP 400"),
+        (None, (200, b'{"access_token": "SECRET", "refresh_token": "SEC'), "gave no tokens that can be used"),
+        (None, (200, b"access_token=SECRET&token_type=bearer"), "gave no tokens that can be used"),
+        (None, (203, b'{"access_token": "SECRET"}'), "answered with HTTP 203"),
+        (None, (400, b'{"error": "invalid_grant", "x": "SECRET"}'), "answered with HTTP 400 (invalid_grant)"),
+    ],
+)
+def test_no_secret_is_told_where_a_login_fails(
+    keyring: Keyring,
+    caplog: pytest.LogCaptureFixture,
+    registration: tuple[int, bytes] | None,
+    tokens: tuple[int, bytes] | None,
+    said: str,
+) -> None:
+    """Neither in the message nor where libraries log."""
+    with LoginServer() as server, caplog.at_level(logging.DEBUG):
+        server.registration, server.tokens = registration, tokens
+        assert first_login(server, Person()) == f"wants a login, but the authorization server {said}"
+    assert "SECRET" not in caplog.text
+    assert keyring.secrets == {}
+
+
+def test_a_server_that_says_nothing_of_its_login_is_refused(keyring: Keyring) -> None:
+    """For all that is known it does not know PKCE."""
+    person = Person()
+    with LoginServer() as server:
+        server.metadata = None
+        assert first_login(server, person).startswith("does not say how to log in: there are no metadata")
+    assert person.visited == []
+
+
+def test_no_token_is_asked_for_or_sent_without_encryption(keyring: Keyring) -> None:
+    """Also where the server itself is elsewhere, or a login there was kept once."""
+    person = Person()
+    try:
+        other = LoginServer("127.0.0.2")
+    except OSError:
+        pytest.skip("this machine has no second address of its own")
+    with other as server:
+        said = f"has its tools at {server.url}, which is not encrypted: they must be at https://"
+        assert first_login(server, person) == said
+        log_in(server)
+        with pytest.raises(ToolServerError) as caught:
+            with_tools(server, lambda tools: tools.tools())
+        assert str(caught.value) == f"MCP server 's' at {server.url} {said}"
+    assert person.visited == []

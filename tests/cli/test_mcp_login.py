@@ -202,6 +202,10 @@ def test_a_person_who_is_not_let_in_is_told_why(turnlog: KeyringCommand) -> None
             "has its logins at http://login.example/authorize, which is not encrypted: they must be at https://",
         ),
         (
+            {"registration_endpoint": "http://login.example/register"},
+            "has its registrations at http://login.example/register, which is not encrypted: they must be at https://",
+        ),
+        (
             {"code_challenge_methods_supported": None},
             "has an authorization server that does not say that it knows PKCE",
         ),
@@ -260,6 +264,20 @@ def test_a_login_that_cannot_be_kept_is_an_error(turnlog: KeyringCommand, server
     outcome = turnlog("mcp", "login", "s", PYTHON_KEYRING_BACKEND="keyring.backends.null.Keyring")
     assert outcome.status == 2
     assert "the login at MCP server 's' cannot be kept in the keyring: it keeps nothing" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("backend", "why"),
+    [("tests.keyrings.LockedKeyring", "the collection is locked"), ("keyring.backends.fail.Keyring", "No recommended")],
+)
+def test_a_keyring_that_cannot_be_used_is_told_of_before_the_login(
+    turnlog: KeyringCommand, server: HttpServer, backend: str, why: str
+) -> None:
+    """No browser is opened; and whoever uses the server is told why there is no login."""
+    line = turnlog.refused("mcp", "login", "s", PYTHON_KEYRING_BACKEND=backend)
+    assert f"wants a login, but the login at MCP server 's' cannot be kept in the keyring: {why}" in line
+    used = turnlog.refused("mcp", "tools", "s", PYTHON_KEYRING_BACKEND=backend)
+    assert f"the keyring, where its login would be, cannot be used: {why}" in used
 
 
 def test_logout_without_a_keyring_has_nothing_to_take(turnlog: KeyringCommand) -> None:

@@ -14,19 +14,24 @@ import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken
 
-from turnlog.agent.mcp_grants import Grant, keep_grant
+from turnlog.agent.mcp_grants import Grant, check_keyring, keep_grant
 from turnlog.agent.mcp_renewal import Renewal
 from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
 from turnlog.agent.mcp_tokens import (
+    AnswerError,
     check_encrypted,
+    check_registration,
     client_metadata,
     expiry,
     fields,
     models,
+    tokens_of,
 )
 from turnlog.errors import ToolServerError
 
 _NOWHERE = "http://127.0.0.1/callback"
+
+_FORM = "application/x-www-form-urlencoded"
 
 
 class Person(Protocol):
@@ -125,15 +130,26 @@ class ServerLogin(httpx2.Auth):
     # The first login
 
     async def _log_in(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request as the SDK has a person log in for it."""
+        """Send a request as the SDK has a person log in for it.
+
+        What an authorization server answers is read here first: the SDK repeats it, with its secrets, in its errors and
+        where it logs.
+        """
         assert self._person is not None
         provider = self._provider(self._person.redirect_uri)
         self._context = provider.context
-        flow = provider.async_auth_flow(request)
+        flow, checked = provider.async_auth_flow(request), False
         try:
             outgoing = await anext(flow)
             while True:
+                if outgoing is not request:
+                    self._check_request(outgoing)
+                    if not checked:
+                        await self._check_keyring()
+                        checked = True
                 response = yield outgoing
+                if outgoing is not request and outgoing.method == "POST":
+                    _check_answer(outgoing, response.status_code, await response.aread())
                 outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
@@ -142,6 +158,28 @@ class ServerLogin(httpx2.Auth):
 
     def _provider(self, redirect_uri: str) -> OAuthClientProvider:
         return OAuthClientProvider(self._grant.url, client_metadata(redirect_uri), self, self._visit, self._came_back)
+
+    def _check_request(self, request: httpx2.Request) -> None:
+        """Check that what belongs to a login could not be stolen, before it is sent.
+
+        Raises:
+            MisbehaviourError: it could.
+        """
+        check_encrypted("tools", self._grant.url)
+        if request.method == "POST":
+            _check_metadata(self._context.oauth_metadata)
+        check_encrypted("metadata" if request.method == "GET" else "tokens", str(request.url))
+
+    async def _check_keyring(self) -> None:
+        """Check that what would be granted can be kept, before anybody is asked for it.
+
+        Raises:
+            LoginError: it cannot.
+        """
+        try:
+            await asyncio.to_thread(check_keyring, self._name)
+        except ToolServerError as error:
+            raise LoginError(f"wants a login, but {error}") from error
 
     async def _visit(self, url: str) -> None:
         assert self._person is not None
@@ -191,6 +229,21 @@ def _with_tokens(request: httpx2.Request, grant: Grant) -> httpx2.Request:
     return request
 
 
+def _check_answer(request: httpx2.Request, status: int, body: bytes) -> None:
+    """Check what an authorization server answers when it is asked to register turnlog, or for tokens.
+
+    Raises:
+        LoginError: it does neither.
+    """
+    try:
+        if request.headers.get("content-type") == _FORM:
+            tokens_of(status, body)
+        else:
+            check_registration(status, body)
+    except AnswerError as error:
+        raise LoginError(f"wants a login, but the authorization server {error}") from None
+
+
 def _check_metadata(metadata: OAuthMetadata | None) -> None:
     """Check that nobody on the way can log in with what a login gives, before there is one.
 
@@ -198,16 +251,21 @@ def _check_metadata(metadata: OAuthMetadata | None) -> None:
     Protection". The SDK checks neither.
 
     Raises:
-        MisbehaviourError: an address is not encrypted, or a code that is stolen can be used.
+        MisbehaviourError: an address is not encrypted, a code that is stolen can be used, or nothing of it is known.
     """
     if metadata is None:
-        return
+        raise MisbehaviourError(
+            "does not say how to log in: there are no metadata of an authorization server that can be read (RFC 8414),"
+            " so that nobody knows whether it knows PKCE"
+        )
     places = {
         "logins": metadata.authorization_endpoint,
         "tokens": metadata.token_endpoint,
+        "registrations": metadata.registration_endpoint,
     }
     for what, url in places.items():
-        check_encrypted(what, str(url))
+        if url is not None:
+            check_encrypted(what, str(url))
     if "S256" not in (metadata.code_challenge_methods_supported or ()):
         raise MisbehaviourError(
             "has an authorization server that does not say that it knows PKCE (code_challenge_methods_supported: "
