@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -291,6 +292,16 @@ def test_a_login_waits_no_longer_than_it_was_told(turnlog: KeyringCommand, serve
     outcome = turnlog("mcp", "login", "s", "--no-browser", "--wait", "0.5")
     assert outcome.status == 2
     assert "did not answer within 0.5 s" in outcome.stderr
+
+
+def test_a_browser_that_stays_keeps_nobody_waiting(turnlog: KeyringCommand, server: HttpServer, tmp_path: Path) -> None:
+    """Some programs that open one end with it."""
+    stays = tmp_path / "stays"
+    os.mkfifo(stays)
+    browser = f"sh -c 'exec >/dev/null 2>&1; read line < {stays}' %s"
+    outcome = turnlog("mcp", "login", "s", "--wait", "0.5", BROWSER=browser)
+    assert "did not answer within 0.5 s" in outcome.stderr
+    stays.write_text("\n")  # which waits for the browser, and lets it end
 
 
 def test_a_connection_that_says_nothing_keeps_nobody_waiting() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 import webbrowser
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
@@ -75,7 +76,8 @@ class Browser:
         self._state = next(iter(parse_qs(urlsplit(url).query).get("state", [])), None)
         note(f"log in here: {one_line(url)}")
         if self._opens:
-            await asyncio.to_thread(webbrowser.open, url)
+            # Some programs that open a browser end with it: nobody waits for them.
+            threading.Thread(target=_open, args=(url,), daemon=True).start()
 
     async def came_back(self) -> AuthorizationCodeResult:
         """Wait until the browser comes back.
@@ -117,6 +119,11 @@ class Browser:
                 pass
 
         return Handler
+
+
+def _open(url: str) -> None:
+    with suppress(webbrowser.Error, OSError):  # the person opens it then
+        webbrowser.open(url)
 
 
 async def log_in(meta: ServerMeta, *, port: int, opens: bool, wait_s: float) -> tuple[bool, int]:
