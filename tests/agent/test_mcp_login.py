@@ -36,12 +36,15 @@ class Keyring(MemoryKeyring):
 
 
 @pytest.fixture
-def keyring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Keyring:
-    """Give the keyring, which is empty; locks of logins are the test's own."""
+def keyring(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Keyring]:
+    """Give the keyring, which is empty; locks of logins are the test's own. Renewals end before it is taken away."""
     kept = Keyring()
     monkeypatch.setattr("keyring.core._keyring_backend", kept)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    return kept
+    yield kept
+    for thread in threading.enumerate():
+        if thread.name == "turnlog login s":
+            thread.join(30)
 
 
 @pytest.fixture
