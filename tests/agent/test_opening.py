@@ -1,6 +1,7 @@
 """What a run says first: a system prompt and files go before the question, and are recorded with it."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +10,8 @@ from tests.agent.scripted import HERE, MODEL, Scripted, say
 from tests.agent.wires import KEY, Anthropic, OpenAI, Wire, set_up
 from tests.wires.server import WireServer
 
-from turnlog import ContentError, DocumentError, RunError, TurnLog, UnknownServerError
+from turnlog import ContentError, DocumentError, MetaError, RunError, TurnLog, UnknownServerError
+from turnlog.agent.opening import Attached, record_opening
 from turnlog.model import ContextWindow, Document
 from turnlog.providers import Connection
 
@@ -109,6 +111,37 @@ def test_a_file_that_cannot_be_read_leaves_nothing_behind(log: TurnLog, tmp_path
         run(log, Scripted(), system="Be brief.", attachments=notes, servers=["nix"])
     with pytest.raises(ContentError):
         run(log, Scripted(), [{"type": "nix"}], system="Be brief.", attachments=notes)
+    assert log.threads() == []
+
+
+@pytest.mark.parametrize("given", [{"bookmark": ""}, {"bookmark": "a\x1bb"}, {"bookmark": "x" * 201}, {"subject": " "}])
+def test_a_name_that_can_be_none_is_refused_before_the_model_is_asked(log: TurnLog, given: dict[str, str]) -> None:
+    """Also with a system prompt before what is asked, and where a run goes on and says nothing of its own."""
+    head = log.add_turn("Before.", bookmark="main")
+    [field] = given
+    for content, settings in (("Go.", {"system": "Be brief."}), ("Go.", {}), (None, {"continues": "main"})):
+        adapter = Scripted(say("Never asked for."))
+        with pytest.raises(MetaError) as raised:
+            run(log, adapter, content, **settings, **given)
+        assert (raised.value.field, adapter.bodies) == (field, [])
+    assert [turn.id for turn in log.ancestry("main")] == [head.id]
+    assert len(log.threads()) == 1
+
+
+@pytest.mark.parametrize("given", [{"bookmark": "a\x1bb"}, {"subject": " "}])
+def test_what_goes_before_content_is_recorded_under_names_that_are_some(log: TurnLog, given: dict[str, str]) -> None:
+    """As of a turn that is recorded alone."""
+    before = [Attached(name="notes.txt", payload=b"Bolts.").draft()]
+    names: dict[str, Any] = {"bookmark": None, "subject": None, **given}
+    with pytest.raises(MetaError):
+        record_opening(log, "Go.", before, continues=(), expected_head=None, inherited={}, api_key=None, **names)
+    assert log.threads() == []
+
+
+def test_the_name_of_a_document_is_text(log: TurnLog) -> None:
+    """One that is not UTF-8 cannot be stored."""
+    with pytest.raises(MetaError, match="document_name"):
+        run(log, Scripted(), attachments=Attached(name="half \ud83d.txt", payload=b"Bolts."))
     assert log.threads() == []
 
 

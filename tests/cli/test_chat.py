@@ -212,6 +212,18 @@ def test_a_session_moves_no_bookmark_of_another_branch(turnlog: Command, server:
     assert named[-1] == "turnlog: `turnlog chat -c 'two words'` goes on from here"
 
 
+def test_a_session_refuses_a_bookmark_that_can_be_none(turnlog: Command, server: WireServer) -> None:
+    """As it begins, and where the next message is to have it; nothing is asked nor recorded."""
+    for option, name in (("-b", "a\x1bb"), ("--subject", " ")):
+        line = turnlog.refused("chat", "-p", "kilo", "--system", "Be brief.", option, name)
+        assert "printable characters" in line
+    lines = chat(turnlog, "/bookmark " + "x" * 201, arguments=("-p", "kilo", "--system", "Be brief.")).stderr
+    assert "cannot be a bookmark" in lines
+    assert server.received == []
+    with TurnLog.open(turnlog.url) as log:
+        assert log.threads() == []
+
+
 def test_an_error_in_a_session_is_shown_whole(turnlog: Command, server: WireServer) -> None:
     """What to do stands at its end, however wide the terminal is."""
     with Terminal(turnlog, "chat", "-p", "kilo", OPENAI_API_KEY=KEY) as terminal:

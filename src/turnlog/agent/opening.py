@@ -14,7 +14,7 @@ from turnlog.errors import RunError
 from turnlog.ids import new_id
 from turnlog.model import Text, TurnMeta
 from turnlog.record.drafts import TurnDraft, document_draft, turn_draft
-from turnlog.record.fields import check_expected_head
+from turnlog.record.fields import check_bookmark, check_expected_head, check_subject, check_type
 from turnlog.record.media import check_media_type, media_type
 from turnlog.record.redaction import NOTHING
 from turnlog.turn import Turn, turn_of
@@ -39,15 +39,15 @@ class Attached(Struct, frozen=True, kw_only=True):
         """Return the document turn.
 
         Raises:
-            MetaError: the media type is none.
+            MetaError: the media type is none, or the name or the origin is not text.
         """
         kind = media_type(Path(self.name), self.payload) if self.media_type is None else self.media_type
         meta = TurnMeta(
             role="user",
             type="document",
             content_type=check_media_type(kind),
-            document_name=self.name,
-            original_path=self.origin or self.name,
+            document_name=check_type(self.name, str, "document_name"),
+            original_path=check_type(self.origin or self.name, str, "original_path"),
             file_size=len(self.payload),
         )
         return TurnDraft(payload=self.payload, meta=meta)
@@ -147,9 +147,9 @@ def record_opening(  # noqa: PLR0913 - what can be said of a turn
             first,
             id=new_id(),
             continues=tuple(continues),
-            bookmark=bookmark,
+            bookmark=check_bookmark(bookmark),
             expected_head=check_expected_head(expected_head),
-            subject=subject,
+            subject=check_subject(subject),
             respond=False,
         )
     ]

@@ -56,7 +56,7 @@ from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
 from turnlog.providers.tool_choice import unforced
 from turnlog.record.bookmarks import check_head
 from turnlog.record.drafts import TurnDraft, reply_draft
-from turnlog.record.fields import check_expected_head
+from turnlog.record.fields import check_bookmark, check_expected_head, check_subject
 from turnlog.record.findings import marker
 from turnlog.record.lookup import is_bookmark
 from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN, NOTHING
@@ -99,11 +99,11 @@ class Run:
         followers: Followers,
     ) -> None:
         self._log = log
-        self._bookmark: str | Literal[False] | None = bookmark
-        self._expected_head: str | Literal[False] | None = expected_head
+        self._bookmark: str | Literal[False] | None = check_bookmark(bookmark)
+        self._expected_head: str | Literal[False] | None = check_expected_head(expected_head)
         self._on: str | None = None
         """The bookmark that the turns so far have moved along."""
-        self._subject: str | Literal[False] | None = subject
+        self._subject: str | Literal[False] | None = check_subject(subject)
         self._policy = policy
         self._layers = layers
         self._asked = asked
@@ -599,7 +599,7 @@ class Run:
         """
         bookmark = continued if self._bookmark is None else self._bookmark or None
         with self._log.store.read() as transaction:
-            check_head(transaction, bookmark, check_expected_head(self._take_expected_head()))
+            check_head(transaction, bookmark, self._take_expected_head())
 
     def _take_expected_head(self) -> str | Literal[False] | None:
         """Return where the caller expects the bookmark, for the first turn."""

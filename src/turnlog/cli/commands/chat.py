@@ -33,6 +33,7 @@ from turnlog.errors import StoreError, TurnlogError
 from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.model import Message, Text
+from turnlog.record.fields import check_bookmark, check_bookmark_name, check_subject
 from turnlog.turn import Turn
 
 _OPTIONS = RunOptions()
@@ -47,7 +48,8 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
     line, as a backslash at the end of one does. Files and a system prompt go before the first message. Lines may come
     by a pipe; the exit status is then that of the last message, as `run` has it.
     """
-    arguments, bookmark = options.arguments(), options.moved_bookmark
+    arguments, bookmark = options.arguments(), check_bookmark(options.moved_bookmark)
+    subject = check_subject(options.named_subject)
     if common.is_new:
         with TurnLog.open("memory://") as empty:
             at = _start(empty, options)
@@ -58,7 +60,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
         at = _start(log, options)
         options.register(log)
         Opening(content="", system=options.system, attachments=options.attach).before(log, at)
-        session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=options.named_subject)
+        session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=subject)
         attached = runner.run(read_resources(log, options.resources, within_s=options.max_time))
         session.system, session.attachments = options.system, [*options.attach, *attached]
         session.expected_head = options.wanted_head
@@ -363,7 +365,7 @@ class _Session:
         elif len(self.at) == 1:
             self._log.bookmarks.set(name, self.at[0])
         else:
-            self._bookmark = name
+            self._bookmark = check_bookmark_name(name)
 
     def _say_where(self) -> None:
         """Say which bookmarks the next message moves, and what it continues."""

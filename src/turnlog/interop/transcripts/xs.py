@@ -27,6 +27,7 @@ from turnlog.interop.transcripts.lines import TranscriptImporter, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Transcript
 from turnlog.model import CONTENT_TYPE, ROLES, TurnMeta, Usage
 from turnlog.model.plain import plain_json
+from turnlog.record.fields import check_bookmark_name
 
 FRAMES = "frames.jsonl"
 CONTENTS = "cas"
@@ -101,6 +102,7 @@ class _Reader:
         if payload is None:
             return None
         time = _time(own_id)
+        head = name_of(meta.get("head"))
         role = text_of(meta.get("role")) or "user"
         if role not in ROLES:
             self._builder.problem(frame.place, f"role {role!r} is unknown: taken as 'user'")
@@ -110,7 +112,7 @@ class _Reader:
             id=own_id,
             parents=self._parents(frame, meta),
             ids=[text_of(record.get("id")) or own_id],
-            bookmark=name_of(meta.get("head")),
+            bookmark=self._bookmark(frame, head),
             model=name_of(meta.get("model")),
             provider=name_of(meta.get("provider")),
             raw_stop_reason=name_of(meta.get("stop_reason")),
@@ -134,12 +136,20 @@ class _Reader:
         entry.fields = fields
         turn = self._builder.entry(entry)
         self._turns[own_id] = turn
-        if entry.bookmark is not None:
-            self._heads[entry.bookmark] = own_id
+        if head is not None:
+            self._heads[head] = own_id
         # The content stands in a file of its own, and the frame has nothing of it.
         content = Given(place=frame.place, text=_encoder.encode({"hash": text_of(record.get("hash"))}))
         self._builder.piece(content, "content", turn=turn, blocks=blocks)
         return turn
+
+    def _bookmark(self, frame: Given, head: str | None) -> str | None:
+        """Return the bookmark that a turn names; None where it names none, or what can be none."""
+        try:
+            return None if head is None else check_bookmark_name(head)
+        except MetaError as error:
+            self._builder.problem(frame.place, f"{error}; it stays in the event")
+            return None
 
     def _document(
         self, meta: Mapping[str, Raw], payload: bytes, role: Any, fields: dict[str, Any]

@@ -145,6 +145,23 @@ def test_bookmark_of_somebody_else_stays(export: Export) -> None:
         ]
 
 
+def test_bookmark_that_can_be_none_is_told(export: Export) -> None:
+    """Its turn moves none, and turns that continue it by that name find it."""
+    export.add(6, b"more", continues=[IDS[5]], head="a\x1bb ")
+    export.add(7, b"and more", continues=["a\x1bb "])
+    with TurnLog.open("memory://") as log:
+        report = take(log, "xs", export.folder)
+        assert [bookmark.name for bookmark in log.bookmarks.all()] == ["main"]
+        assert log.turn(IDS[7]).continues == (IDS[6].lower(),)
+        assert [(problem.place, problem.what) for problem in report.problems] == [
+            (
+                7,
+                "bookmark: 'a\\x1bb ' cannot be a bookmark (1 to 200 printable characters, no blank at an end);"
+                " it stays in the event",
+            )
+        ]
+
+
 def test_what_is_missing_is_told(export: Export) -> None:
     """Content that is not there, a parent that is not there, content that is no block, and a damaged frame."""
     (export.folder / "cas" / b64encode(payload_hash(b"a note").encode()).decode()).unlink()
