@@ -14,10 +14,15 @@
 
 The text of a file is its exact text to whoever parses the XML, but for characters that XML 1.0 does not have (§2.2):
 these become U+FFFD. Nothing in the document names a place on the machine that it was made on.
+
+A file has `differs` where its bytes are not those of the commit: `line-ends` where they are but for a carriage return
+before each line feed, else `true`. `dirty` says whether one has it. Nothing that a repository names is run: no filter,
+no hook, no command that would fetch what is not there.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -39,7 +44,31 @@ REPLACEMENT = "\ufffd"
 """What stands for a character that XML does not have."""
 
 _OUTSIDE = "outside the root folder"
+_SHA256_DIGITS = 64
+_LINK_MODE = "120000"
 _GIT_TIMEOUT_S = 60.0
+_GIT_ENVIRONMENT = {
+    # What a partial clone does not have is not fetched: a repository says by which program. Older gits do not know
+    # the first; the other one leaves no protocol to fetch by, whatever a repository allows.
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",
+    # A commit is what its name says, not what a repository has put in its place.
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "LC_ALL": "C",
+}
+_OTHER_REPOSITORY = {
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+}
+"""Variables that say which repository git is to read, in place of the one that a folder is in."""
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _QUOTED = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
@@ -85,6 +114,18 @@ _BINARY_TYPES = {
 }
 
 
+class Blob(Struct, frozen=True, kw_only=True):
+    """A file or a link as a commit has it.
+
+    Attributes:
+        hash: git's name of its content, in hexadecimal: SHA-1, or SHA-256 where the repository has that.
+        is_link: whether it is a link, whose content is its target.
+    """
+
+    hash: str
+    is_link: bool = False
+
+
 class Origin(Struct, frozen=True, kw_only=True):
     """Where files are from.
 
@@ -94,7 +135,7 @@ class Origin(Struct, frozen=True, kw_only=True):
         remote: the URL of its remote, without credentials.
         commit: the full name of the commit that is checked out.
         branch: the branch that is checked out.
-        unchanged: paths, relative to the root, of the files that are as in that commit; None where that is not known.
+        blobs: the files and links of that commit, by their paths relative to the root; None where they are not known.
     """
 
     absent: str | None = None
@@ -102,7 +143,7 @@ class Origin(Struct, frozen=True, kw_only=True):
     remote: str | None = None
     commit: str | None = None
     branch: str | None = None
-    unchanged: frozenset[str] | None = None
+    blobs: Mapping[str, Blob] | None = None
 
 
 class ContextDocument(Struct, frozen=True, kw_only=True):
@@ -176,6 +217,8 @@ def context_document(
     notes = [file.note for file in files if file.note]
     if origin.absent is not None:
         notes.insert(0, f"no origin: {origin.absent}")
+    elif origin.commit is not None and origin.blobs is None:
+        notes.insert(0, "it is not known whether files differ from the commit: git cannot list what is in it")
     if instructions:
         clean, replaced = _clean(instructions)
         lines.append(f"<instructions>{_text(clean)}</instructions>")
@@ -204,13 +247,14 @@ def _read(name: str, root: Path, origin: Origin, bytes_max: int) -> _File:
             return _omitted(name, reason)
         if stat.S_ISLNK(status.st_mode):
             target = place.readlink()
-            return _noted({"path": name, "link": "an absolute path" if target.is_absolute() else str(target)})
+            shown = "an absolute path" if target.is_absolute() else str(target)
+            return _noted({"path": name, "link": shown} | _differs(name, os.fsencode(target), origin, is_link=True))
         content = place.read_bytes()
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
         return _omitted(name, "missing")
     except OSError as error:
         return _omitted(name, f"unreadable: {(error.strerror or type(error).__name__).lower()}")
-    return _embedded(name, content, differs=origin.unchanged is not None and name not in origin.unchanged)
+    return _embedded(name, content, _differs(name, content, origin))
 
 
 def _reason(place: Path, status: os.stat_result, root: Path, bytes_max: int) -> str | None:
@@ -228,14 +272,33 @@ def _reason(place: Path, status: os.stat_result, root: Path, bytes_max: int) -> 
     return None
 
 
-def _embedded(name: str, content: bytes, *, differs: bool) -> _File:
+def _differs(name: str, content: bytes, origin: Origin, *, is_link: bool = False) -> dict[str, str]:
+    """Return how a file differs from the commit, as an attribute; none where it does not, or that is not known."""
+    if origin.blobs is None:
+        return {}
+    blob = origin.blobs.get(name)
+    if blob is None or blob.is_link != is_link:
+        return {"differs": "true"}
+    if _blob_hash(content, blob.hash) == blob.hash:
+        return {}
+    # Git writes files so where it is told to convert the ends of lines, as by `core.autocrlf`.
+    is_as_lines = not is_link and _blob_hash(content.replace(b"\r\n", b"\n"), blob.hash) == blob.hash
+    return {"differs": "line-ends" if is_as_lines else "true"}
+
+
+def _blob_hash(content: bytes, like: str) -> str:
+    """Return git's name of a content, by the algorithm that another name is of (gitformat-pack, Object IDs)."""
+    algorithm = "sha256" if len(like) == _SHA256_DIGITS else "sha1"
+    return hashlib.new(algorithm, b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _embedded(name: str, content: bytes, differs: Mapping[str, str]) -> _File:
     try:
         text = content.decode()
     except UnicodeDecodeError:
         text = "\0"
     attributes = {"path": name, "size": str(len(content)), "media_type": _media_type(name, is_text="\0" not in text)}
-    if differs:
-        attributes["differs"] = "true"
+    attributes |= differs
     if "\0" in text:
         return _noted(attributes | {"binary": "true"})
     clean, replaced = _clean(text)
@@ -292,7 +355,7 @@ def _origin_element(origin: Origin, files: Iterable[_File]) -> str:
         "remote": origin.remote,
         "commit": origin.commit,
         "branch": origin.branch,
-        "dirty": None if origin.unchanged is None else str(any("differs" in file.attributes for file in files)).lower(),
+        "dirty": None if origin.blobs is None else str(any("differs" in file.attributes for file in files)).lower(),
     }
     inside = "".join(f"<{name}>{_text(_clean(value)[0])}</{name}>" for name, value in fields.items() if value)
     return f"<origin>{inside}</origin>"
@@ -313,24 +376,35 @@ def read_origin(root: Path) -> Origin:
 
 
 def _origin(root: Path) -> Origin:
-    top = _line(root, "rev-parse", "--show-toplevel")
-    if top is None:
-        return Origin(absent="not in a git repository")
+    asked = _git(root, "rev-parse", "--show-toplevel")
+    if asked.returncode != 0:
+        return Origin(absent=_why_absent(asked.stderr))
     url = _remote_url(root)
     remote = None if url is None else without_credentials(url)
     commit = _line(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     name = (remote or "").rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
     return Origin(
-        repository=name or Path(top).name or None,
+        repository=name or Path(_text_line(asked.stdout)).name or None,
         remote=remote,
         commit=commit,
         branch=_line(root, "symbolic-ref", "--quiet", "--short", "HEAD"),
-        unchanged=None if commit is None else _unchanged(root),
+        blobs=None if commit is None else _blobs(root, commit),
     )
 
 
+def _why_absent(said: bytes) -> str:
+    """Return why git names no repository, without the places that it names."""
+    if b"not a git repository" in said:
+        return "not in a git repository"
+    if b"dubious ownership" in said:
+        return "git refuses a repository of another owner: `git config --global --add safe.directory` lets it read it"
+    if b"must be run in a work tree" in said:
+        return "in a git repository, but in no files of it that are checked out"
+    return "git refuses to read the repository"
+
+
 def _remote_url(root: Path) -> str | None:
-    remotes = os.fsdecode(_git(root, "remote") or b"").split()
+    remotes = os.fsdecode(_printed(root, "remote") or b"").split()
     if not remotes:
         return None
     name = "origin" if "origin" in remotes else remotes[0]
@@ -365,37 +439,53 @@ def _last_part(path: str) -> str | None:
     return path.replace("\\", "/").rstrip("/").rpartition("/")[2] or None
 
 
-def _unchanged(root: Path) -> frozenset[str] | None:
-    """Return the files of the commit that is checked out that are as in it, relative to the root."""
-    in_commit = _git(root, "ls-tree", "-r", "-z", "--name-only", "HEAD")
-    differ = _git(root, "diff", "--no-ext-diff", "--no-textconv", "--relative", "--name-only", "-z", "HEAD")
-    if in_commit is None or differ is None:
+def _blobs(root: Path, commit: str) -> dict[str, Blob] | None:
+    """Return the files and links of a commit, by their paths relative to the root; None where git cannot list them."""
+    listing = _printed(root, "ls-tree", "-r", "-z", commit)
+    if listing is None:
         return None
-    return frozenset(parse_paths(in_commit, nul=True)).difference(parse_paths(differ, nul=True))
+    blobs: dict[str, Blob] = {}
+    for entry in parse_paths(listing, nul=True):
+        about, _, path = entry.partition("\t")
+        mode, kind, name = about.split(" ")
+        if kind == "blob":
+            blobs[path] = Blob(hash=name, is_link=mode == _LINK_MODE)
+    return blobs
 
 
 def _line(root: Path, *arguments: str) -> str | None:
-    return os.fsdecode(_git(root, *arguments) or b"").rstrip("\n") or None
+    return _text_line(_printed(root, *arguments) or b"") or None
 
 
-def _git(root: Path, *arguments: str) -> bytes | None:
-    """Return what git prints; None where it refuses.
+def _text_line(printed: bytes) -> str:
+    return os.fsdecode(printed).rstrip("\n")
+
+
+def _printed(root: Path, *arguments: str) -> bytes | None:
+    """Return what git prints; None where it refuses."""
+    done = _git(root, *arguments)
+    return done.stdout if done.returncode == 0 else None
+
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run git in the repository that a folder is in.
+
+    None of the commands that are given to it reads the index or the files: these are what filters, monitors and hooks
+    of a repository go with.
 
     Raises:
         OSError: git cannot be run, or does not come to an end.
     """
+    environment = {name: value for name, value in os.environ.items() if name not in _OTHER_REPOSITORY}
     try:
-        done = subprocess.run(
-            # A repository can name a program to run for `core.fsmonitor`.
-            ["git", "-c", "core.fsmonitor=false", *arguments],
-            cwd=root,
-            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
+        return subprocess.run(
+            # Not in that folder: git itself is found from here, should `PATH` name folders relative to it.
+            ["git", "-C", str(root), *arguments],
+            env=environment | _GIT_ENVIRONMENT,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             timeout=_GIT_TIMEOUT_S,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise OSError("git does not come to an end") from error
-    return done.stdout if done.returncode == 0 else None

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from turnlog.interop.prep import (
+    Blob,
     ContextDocument,
     Origin,
     context_document,
@@ -238,7 +239,10 @@ def test_origin_is_that_of_the_repository(repository: Path) -> None:
         remote="https://example.org/team/things.git",
         commit=commit,
         branch="main",
-        unchanged=frozenset({"a.txt", "sub/b.txt"}),
+        blobs={
+            "a.txt": Blob(hash=git(repository, "hash-object", "a.txt")),
+            "sub/b.txt": Blob(hash=git(repository, "hash-object", "sub/b.txt")),
+        },
     )
     document = context_document(["a.txt"], root=repository, origin=origin)
     assert (
@@ -269,7 +273,107 @@ def test_files_that_differ_from_the_commit_are_marked(repository: Path) -> None:
 
 def test_root_may_be_a_folder_of_the_repository(repository: Path) -> None:
     """Paths are relative to it."""
-    assert read_origin(repository / "sub").unchanged == frozenset({"b.txt"})
+    assert list(read_origin(repository / "sub").blobs or ()) == ["b.txt"]
+
+
+def test_a_file_that_git_does_not_look_at_differs_all_the_same(repository: Path) -> None:
+    """What a document says of a file is said of its bytes."""
+    git(repository, "update-index", "--assume-unchanged", "a.txt")
+    git(repository, "update-index", "--skip-worktree", "sub/b.txt")
+    for name in ("a.txt", "sub/b.txt"):
+        (repository / name).write_text("c")
+    document = context_document(["a.txt", "sub/b.txt"], root=repository, origin=read_origin(repository))
+    assert [attributes["differs"] for attributes, _ in files(document)] == ["true", "true"]
+    assert b"<dirty>true</dirty>" in document.xml
+
+
+def test_ends_of_lines_that_git_converts_are_told(repository: Path) -> None:
+    """The bytes are not those of the commit; what else differs is no matter of ends of lines."""
+    (repository / "a.txt").write_text("one\ntwo\n")
+    git(repository, "commit", "--quiet", "--all", "--message", "two")
+    (repository / "a.txt").unlink()
+    git(repository, "-c", "core.autocrlf=true", "checkout", "--quiet", "a.txt")
+    assert (repository / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+    (repository / "sub" / "b.txt").write_bytes(b"b\r\n")
+    document = context_document(["a.txt", "sub/b.txt"], root=repository, origin=read_origin(repository))
+    assert [attributes["differs"] for attributes, _ in files(document)] == ["line-ends", "true"]
+    assert b"<dirty>true</dirty>" in document.xml
+
+
+def test_a_link_differs_where_it_leads_elsewhere(repository: Path) -> None:
+    """Or is a file in the commit, whatever is in that."""
+    for name in ("same", "other"):
+        (repository / name).symlink_to("a.txt")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "--message", "links")
+    (repository / "other").unlink()
+    (repository / "other").symlink_to("sub")
+    (repository / "a.txt").unlink()
+    (repository / "a.txt").symlink_to("a")
+    document = context_document(["same", "other", "a.txt"], root=repository, origin=read_origin(repository))
+    assert [attributes.get("differs") for attributes, _ in files(document)] == [None, "true", "true"]
+
+
+def test_repository_may_have_sha_256(tmp_path: Path) -> None:
+    """Its files are compared by that."""
+    git(tmp_path, "init", "--quiet", "--object-format", "sha256")
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "one")
+    (tmp_path / "b").write_text("c")
+    document = context_document(["a", "b"], root=tmp_path, origin=read_origin(tmp_path))
+    assert [attributes.get("differs") for attributes, _ in files(document)] == [None, "true"]
+
+
+def test_a_commit_is_not_what_was_put_in_its_place(repository: Path) -> None:
+    """The files are those of the commit whose name the document has."""
+    commit = git(repository, "rev-parse", "HEAD")
+    (repository / "a.txt").write_text("changed")
+    git(repository, "commit", "--quiet", "--all", "--message", "two")
+    other = git(repository, "rev-parse", "HEAD")
+    git(repository, "reset", "--quiet", "--soft", commit)
+    git(repository, "replace", commit, other)
+    document = context_document(["a.txt"], root=repository, origin=read_origin(repository))
+    assert (read_origin(repository).commit, files(document)[0][0].get("differs")) == (commit, "true")
+
+
+@pytest.mark.parametrize("way", ["clean", "process", "monitor", "ssh", "upload-pack", "helper"])
+def test_nothing_runs_that_a_repository_names(repository: Path, tmp_path: Path, way: str) -> None:
+    """No filter, no monitor, and nothing to fetch a part of a partial clone by."""
+    ran = tmp_path / "ran"
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch '{ran}'\nexit 1\n")
+    program.chmod(0o700)
+    match way:
+        case "clean" | "process":
+            (repository / ".git" / "info" / "attributes").write_text("*.txt filter=x\n")
+            git(repository, "config", f"filter.x.{way}", str(program))
+            os.utime(repository / "a.txt", (0, 0))
+        case "monitor":
+            git(repository, "config", "core.fsmonitor", str(program))
+        case _:
+            tree = git(repository, "rev-parse", "HEAD:sub")
+            (repository / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+            url = {"ssh": "ssh://example.invalid/x", "upload-pack": str(tmp_path), "helper": f"ext::{program}"}[way]
+            settings = {
+                "core.repositoryFormatVersion": "1",
+                "extensions.partialClone": "origin",
+                "remote.origin.promisor": "true",
+                "remote.origin.url": url,
+                "remote.origin.uploadpack": str(program),
+                "core.sshCommand": str(program),
+                "protocol.allow": "always",
+                **{f"protocol.{name}.allow": "always" for name in ("ssh", "file", "ext")},
+            }
+            for name, value in settings.items():
+                git(repository, "config", name, value)
+    document = context_document(["a.txt", "sub/b.txt"], root=repository, origin=read_origin(repository))
+    assert not ran.exists()
+    assert [attributes.get("differs") for attributes, _ in files(document)] == [None, None]
+    unknown = "it is not known whether files differ from the commit: git cannot list what is in it"
+    assert document.notes == ((unknown,) if way in ("ssh", "upload-pack", "helper") else ())
+    assert (b"<dirty>" in document.xml) is not bool(document.notes)
 
 
 def test_repository_may_lack_anything(tmp_path: Path) -> None:
@@ -294,6 +398,33 @@ def test_checkout_of_no_branch_has_none(repository: Path) -> None:
 def test_folder_outside_a_repository_has_no_origin(tmp_path: Path) -> None:
     """And says so."""
     assert read_origin(tmp_path) == Origin(absent="not in a git repository")
+
+
+def test_why_git_refuses_a_repository_is_told(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder has no files, the repository is of another owner, or of a version that git does not know."""
+    assert read_origin(repository / ".git").absent == (
+        "in a git repository, but in no files of it that are checked out"
+    )
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    assert read_origin(repository).absent == (
+        "git refuses a repository of another owner: `git config --global --add safe.directory` lets it read it"
+    )
+    monkeypatch.delenv("GIT_TEST_ASSUME_DIFFERENT_OWNER")
+    git(repository, "config", "core.repositoryFormatVersion", "9")
+    assert read_origin(repository).absent == "git refuses to read the repository"
+
+
+def test_origin_is_of_the_folder_whatever_git_is_told(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hook of git's has variables that name the repository it is of."""
+    other = tmp_path / "other"
+    other.mkdir()
+    git(other, "init", "--quiet")
+    expected = read_origin(repository)
+    for name, place in (("GIT_DIR", ".git"), ("GIT_WORK_TREE", "."), ("GIT_OBJECT_DIRECTORY", ".git/objects")):
+        monkeypatch.setenv(name, str(other / place))
+    assert read_origin(repository) == expected
 
 
 def test_missing_git_is_no_failure(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
