@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx2
 import msgspec
 import pytest
 from tests.cli.command import TIMEOUT_S, Command
@@ -59,16 +58,14 @@ class Setting:
     def ask(self, url: str, size: int, leaves: list[bytes] = LEAVES) -> str:
         """Ask the witness for its signature, and return the note with it."""
         note = sign(Checkpoint("example.com/log", size, root(leaves[:size])), self.log)
-        with httpx2.Client(timeout=30) as http:
-            line = request_cosignature(
-                url,
-                note,
-                0,
-                [],
-                self.witness.cosigner_verifier,
-                http,
-                prove=lambda old: consistency_proof(old, leaves[:size]),
-            )
+        line = request_cosignature(
+            url,
+            note,
+            0,
+            [],
+            self.witness.cosigner_verifier,
+            prove=lambda old: consistency_proof(old, leaves[:size]),
+        )
         return with_signatures(note, [line])
 
 

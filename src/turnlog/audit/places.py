@@ -8,14 +8,11 @@ import stat
 import subprocess
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from turnlog.audit import memory
+from turnlog.audit.posting import TIMEOUT_S, post, shown_address
 from turnlog.errors import PlaceError
 from turnlog.store.files import FILE_MODE, not_a_file, sync_folder
-
-TIMEOUT_S = 30.0
-"""How long a command or a web server may take."""
 
 
 class Place(Protocol):
@@ -155,29 +152,26 @@ class Command:
 class Webhook:
     """A web server that is sent each checkpoint by POST, as text/plain."""
 
-    def __init__(self, url: str) -> None:
-        """Take its URL."""
-        parts = urlsplit(url)
-        if not parts.hostname:
-            raise PlaceError(f"{url!r} names no host")
-        self.name = f"{parts.scheme}://{parts.hostname}"  # the rest may have a secret in it
+    def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Take its URL, and how long it may take until it answers."""
+        shown = shown_address(url)
+        if shown is None:
+            raise PlaceError("a place on the web is a URL with http:// or https:// and a host")
+        self.name = shown
         self._url = url
+        self._timeout_s = timeout_s
 
     def write(self, size: int, note: str) -> None:
-        """Send a checkpoint. The answer is to have a status of success."""
-        import httpx2  # noqa: PLC0415 - it would be a fifth of the start of every command
-
-        try:
-            answer = httpx2.post(
-                self._url,
-                content=note.encode(),
-                headers={"Content-Type": "text/plain; charset=utf-8", "X-Checkpoint-Size": str(size)},
-                timeout=TIMEOUT_S,
-            )
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise _error(self.name, error) from error
-        if not answer.is_success:
-            raise PlaceError(f"{self.name}: it answered with status {answer.status_code}")
+        """Send a checkpoint. The answer is to have a status of success; what else is in it is not read."""
+        answer = post(
+            self._url,
+            note.encode(),
+            headers={"Content-Type": "text/plain; charset=utf-8", "X-Checkpoint-Size": str(size)},
+            failed=lambda why: PlaceError(f"{self.name}: a checkpoint cannot be written there: {why}"),
+            timeout_s=self._timeout_s,
+        )
+        if not 200 <= answer.status < 300:
+            raise PlaceError(f"{self.name}: it answered with status {answer.status}")
 
 
 def _write_all(handle: int, text: str) -> None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 import socketserver
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socket import AF_INET6
 
-import httpx2
 from msgspec import Struct
 
 from turnlog.audit import memory
@@ -40,6 +39,7 @@ from turnlog.audit.notes import (
     parse_signature,
     verified_signatures,
 )
+from turnlog.audit.posting import TIMEOUT_S, Answer, post, shown_address
 from turnlog.errors import ProofError, SigningKeyError, TurnlogError
 from turnlog.store.files import FILE_MODE, file_error, folder_mode, make_folders, open_file
 
@@ -370,9 +370,9 @@ def request_cosignature(
     old_size: int,
     proof: Sequence[bytes],
     witness_verifier: Verifier,
-    http: httpx2.Client,
     *,
     prove: Prove | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> str:
     """Ask a witness to sign a checkpoint. Return its signature line, checked, for `checkpoints.with_signatures`.
 
@@ -382,87 +382,104 @@ def request_cosignature(
         old_size: the size of the last checkpoint that the witness has signed; 0 if none, or if you do not know.
         proof: the consistency proof from there; empty from 0.
         witness_verifier: the key of the witness, of kind `COSIGNATURE`.
-        http: what asks. Its timeouts hold.
         prove: returns the proof from another size. Where the witness says that it has signed another one last, it is
             asked once more with that.
+        timeout_s: how long an answer may take, all of it, in seconds.
 
     Raises:
-        ProofError: the witness cannot be reached, refuses (it says why), or its signature is not its own.
+        ProofError: the witness cannot be reached, refuses (it says why), or its signature is not its own. It is named
+            by its key, and its address without what may be secret there.
         SigningKeyError: the key is none of a witness.
     """
     if witness_verifier.kind != COSIGNATURE:
         raise SigningKeyError(f"{witness_verifier.vkey!r} is not the key of a witness: that of a log is another kind")
     note = parse_note(note_text)
     size = parse_checkpoint(note.text).size
-    status, content_type, answer = _post(url, _request(old_size, proof, note_text), http)
-    if status == 409 and content_type == _SIZE_TYPE and prove is not None:
-        signed = _signed_size(url, answer, old_size, size)
-        status, content_type, answer = _post(url, _request(signed, prove(signed), note_text), http)
-    if status != 200:
-        raise _refused_by(url, status, answer)
-    return _cosignature(url, note, answer, witness_verifier)
+    asked = _Asked(url, witness_verifier, timeout_s)
+    answer = asked.post(_request(old_size, proof, note_text))
+    if answer.status == 409 and answer.media_type == _SIZE_TYPE and prove is not None:
+        signed = asked.signed_size(answer, old_size, size)
+        answer = asked.post(_request(signed, prove(signed), note_text))
+    if answer.status != 200:
+        raise asked.refused(answer)
+    return asked.cosignature(answer, note)
 
 
 def _request(old_size: int, proof: Sequence[bytes], note_text: str) -> bytes:
     return "\n".join((f"old {old_size}", *map(written_hash, proof), "", note_text)).encode()
 
 
-def _post(url: str, body: bytes, http: httpx2.Client) -> tuple[int, str, str]:
-    """Return status, media type and text of an answer."""
-    try:
-        headers = {"Content-Type": _TEXT_TYPE}
-        with http.stream("POST", url.rstrip("/") + _PATH, content=body, headers=headers) as response:
-            answer = _bounded(url, response.iter_bytes())
-            return response.status_code, response.headers.get("Content-Type", ""), answer.decode(errors="replace")
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        why = str(error) or type(error).__name__
-        raise ProofError(f"the witness at {url!r} cannot be reached: {why}") from error
+class _Asked:
+    """A witness that is asked, and what its answers mean."""
 
+    def __init__(self, url: str, verifier: Verifier, timeout_s: float) -> None:
+        self._url = url
+        self._verifier = verifier
+        self._timeout_s = timeout_s
+        shown = shown_address(url)
+        self._name = f"the witness {verifier.name!r}" + ("" if shown is None else f" at {shown}")
 
-def _bounded(url: str, chunks: Iterator[bytes]) -> bytes:
-    answer = b""
-    for chunk in chunks:
-        answer += chunk
-        if len(answer) > BODY_BYTES_MAX:
-            raise ProofError(f"the witness at {url!r} answers with more than {BODY_BYTES_MAX:,} bytes")
-    return answer
+    def post(self, body: bytes) -> Answer:
+        """Return what it answers.
 
-
-def _signed_size(url: str, answer: str, old_size: int, size: int) -> int:
-    """Return the size that a witness says it has signed last.
-
-    Raises:
-        ProofError: there is no proof from there.
-    """
-    signed = parse_size(answer.removesuffix("\n"))
-    if signed > size:
-        raise ProofError(
-            f"the witness at {url!r} has signed this log with {signed:,} leaves, and the checkpoint has {size:,}: "
-            "the log was cut or rolled back, or somebody else signs with its key"
+        Raises:
+            ProofError: it does not, or with too much.
+        """
+        answer = post(
+            self._url.rstrip("/") + _PATH,
+            body,
+            headers={"Content-Type": _TEXT_TYPE},
+            failed=lambda why: ProofError(f"{self._name} cannot be reached: {why}"),
+            answer_bytes=BODY_BYTES_MAX + 1,
+            timeout_s=self._timeout_s,
         )
-    if signed == old_size:
-        raise ProofError(f"the witness at {url!r} refuses the size that it names itself")
-    return signed
+        if len(answer.body) > BODY_BYTES_MAX:
+            raise ProofError(f"{self._name} answers with more than {BODY_BYTES_MAX:,} bytes")
+        return answer
+
+    def signed_size(self, answer: Answer, old_size: int, size: int) -> int:
+        """Return the size that it says it has signed last.
+
+        Raises:
+            ProofError: there is no proof from there.
+        """
+        try:
+            signed = parse_size(_text(answer).removesuffix("\n"))
+        except ProofError as error:
+            raise ProofError(f"{self._name} does not say what it has signed last: {error}") from error
+        if signed > size:
+            raise ProofError(
+                f"{self._name} has signed this log with {signed:,} leaves, and the checkpoint has {size:,}: "
+                "the log was cut or rolled back, or somebody else signs with its key"
+            )
+        if signed == old_size:
+            raise ProofError(f"{self._name} refuses the size that it names itself")
+        return signed
+
+    def refused(self, answer: Answer) -> ProofError:
+        """Return the error that says why it does not sign."""
+        lines = _text(answer).strip()[:_REASON_CHARACTERS_MAX].splitlines()
+        return ProofError(f"{self._name} does not sign (status {answer.status}): {lines[0] if lines else 'no reason'}")
+
+    def cosignature(self, answer: Answer, note: Note) -> str:
+        """Return the line of an answer that is its signature of a checkpoint.
+
+        Raises:
+            ProofError: there is none.
+        """
+        lines = _text(answer)
+        if not lines.endswith("\n"):
+            raise ProofError(f"{self._name} answers with no signature lines")
+        try:
+            signatures = tuple(parse_signature(line) for line in lines[:-1].split("\n"))
+            signed = Note(text=note.text, signatures=signatures)
+            [(_, signature), *_] = verified_signatures(signed, [self._verifier])
+        except ProofError as error:
+            raise ProofError(f"{self._name} has not signed: {error}") from error
+        if not cosignature_time_s(signature.value):
+            raise ProofError(f"{self._name} does not say when it has signed")
+        return signature.line
 
 
-def _refused_by(url: str, status: int, answer: str) -> ProofError:
-    lines = answer.strip()[:_REASON_CHARACTERS_MAX].splitlines()
-    return ProofError(f"the witness at {url!r} does not sign (status {status}): {lines[0] if lines else 'no reason'}")
-
-
-def _cosignature(url: str, note: Note, answer: str, verifier: Verifier) -> str:
-    """Return the line of an answer that is a witness's signature of a checkpoint.
-
-    Raises:
-        ProofError: there is none.
-    """
-    if not answer.endswith("\n"):
-        raise ProofError(f"the witness at {url!r} answers with no signature lines")
-    try:
-        signatures = tuple(parse_signature(line) for line in answer[:-1].split("\n"))
-        [(_, signature), *_] = verified_signatures(Note(text=note.text, signatures=signatures), [verifier])
-    except ProofError as error:
-        raise ProofError(f"the witness at {url!r} has not signed with {verifier.name!r}: {error}") from error
-    if not cosignature_time_s(signature.value):
-        raise ProofError(f"the witness at {url!r} does not say when it has signed")
-    return signature.line
+def _text(answer: Answer) -> str:
+    return answer.body.decode(errors="replace")

@@ -138,7 +138,7 @@ def test_webhook_is_sent_the_note(log: TurnLog) -> None:
     assert "secret" not in str(failure.value)
 
 
-@pytest.mark.parametrize("text", ["", "command:", "command:'", "\0"])
+@pytest.mark.parametrize("text", ["", "command:", "command:'", "\0", "http://", "http://[", "http://a:b"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     """With one line that says what is."""
     with pytest.raises(PlaceError):

@@ -395,17 +395,17 @@ def prover(leaves: list[bytes]) -> Callable[[int], list[bytes]]:
     return lambda size: consistency_proof(size, leaves)
 
 
-def test_cosignature_is_asked_for(url: str, http: httpx2.Client) -> None:
+def test_cosignature_is_asked_for(url: str) -> None:
     """And comes back checked, for the checkpoint to be kept with."""
     key = WITNESS.cosigner_verifier
     for old, size in ((0, 5), (5, 9), (9, 9)):
         note = sign(head(size), LOG)
-        line = request_cosignature(url + "/" * (size % 2), note, old, consistency_proof(old, LEAVES[:size]), key, http)
+        line = request_cosignature(url + "/" * (size % 2), note, old, consistency_proof(old, LEAVES[:size]), key)
         opened = open_checkpoint(with_signatures(note, [line]), VERIFIERS)
         assert opened.cosigned_by == [("witness.example/w", TIME_S)]
 
 
-def test_size_that_the_witness_names_is_followed(url: str, http: httpx2.Client) -> None:
+def test_size_that_the_witness_names_is_followed(url: str) -> None:
     """Whoever does not know what the witness has signed last asks from 0."""
     key = WITNESS.cosigner_verifier
     for size, expected in ((5, []), (9, [5]), (9, [9]), (64, [9])):
@@ -415,16 +415,16 @@ def test_size_that_the_witness_names_is_followed(url: str, http: httpx2.Client) 
             asked.append(old)
             return consistency_proof(old, LEAVES[:size])
 
-        assert request_cosignature(url, sign(head(size), LOG), 0, [], key, http, prove=prove)
+        assert request_cosignature(url, sign(head(size), LOG), 0, [], key, prove=prove)
         assert asked == expected
     with pytest.raises(ProofError, match=r"does not sign \(status 409\): 64"):
-        request_cosignature(url, sign(head(70), LOG), 0, [], key, http)
+        request_cosignature(url, sign(head(70), LOG), 0, [], key)
 
 
-def test_refusals_are_told(url: str, http: httpx2.Client) -> None:
+def test_refusals_are_told(url: str) -> None:
     """With the status and the reason that the witness gives."""
     key = WITNESS.cosigner_verifier
-    request_cosignature(url, sign(head(7), LOG), 0, [], key, http)
+    request_cosignature(url, sign(head(7), LOG), 0, [], key)
     for note, why in (
         (sign(head(9, FORKED), LOG), "status 422"),
         (sign(head(7, FORKED), LOG), "another root of this size"),
@@ -433,24 +433,41 @@ def test_refusals_are_told(url: str, http: httpx2.Client) -> None:
     ):
         leaves = FORKED[: parse_checkpoint(parse_note(note).text).size]
         with pytest.raises(ProofError, match=why):
-            request_cosignature(url, note, 0, [], key, http, prove=prover(leaves))
+            request_cosignature(url, note, 0, [], key, prove=prover(leaves))
     with pytest.raises(ProofError, match="the log was cut or rolled back"):
-        request_cosignature(url, sign(head(6), LOG), 0, [], key, http, prove=prover(LEAVES[:6]))
+        request_cosignature(url, sign(head(6), LOG), 0, [], key, prove=prover(LEAVES[:6]))
 
 
-def test_witness_that_is_not_there_is_told_of(http: httpx2.Client) -> None:
+def test_witness_that_is_not_there_is_told_of() -> None:
     """Nobody listens, or the address is none."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     for address in (f"http://127.0.0.1:{port}", "ftp://127.0.0.1", "http://[", "x", ""):
         with pytest.raises(ProofError, match="cannot be reached"):
-            request_cosignature(address, GOOD, 0, [], WITNESS.cosigner_verifier, http)
+            request_cosignature(address, GOOD, 0, [], WITNESS.cosigner_verifier)
 
 
-def test_key_of_a_log_is_no_witnesss(url: str, http: httpx2.Client) -> None:
+def test_witness_is_named_by_its_key_and_without_what_may_be_secret() -> None:
+    """The password in its address is a secret, and so can the rest be."""
+    handler = type("Handler", (_Answering,), {"answers": [(403, "", b"no\n"), (409, SIZE, b"x\n"), (200, "", b"")]})
+    with served(HTTPServer(("127.0.0.1", 0), handler)) as address:
+        secret = address.replace("//", "//user:secret@") + "/secret?secret=secret"
+        for why in ("does not sign (status 403): no", "does not say what it has signed last: ", "answers with no"):
+            with pytest.raises(ProofError) as raised:
+                request_cosignature(secret, GOOD, 0, [], WITNESS.cosigner_verifier, prove=prover(LEAVES[:9]))
+            assert str(raised.value).startswith(f"the witness 'witness.example/w' at {address} {why}")
+            assert "secret" not in str(raised.value)
+    with pytest.raises(ProofError) as raised:
+        request_cosignature("http://user:secret@[", GOOD, 0, [], WITNESS.cosigner_verifier)
+    assert str(raised.value) == (
+        "the witness 'witness.example/w' cannot be reached: its address is no URL with http:// or https://"
+    )
+
+
+def test_key_of_a_log_is_no_witnesss(url: str) -> None:
     """Before anybody is asked."""
     with pytest.raises(SigningKeyError, match="is not the key of a witness"):
-        request_cosignature(url, GOOD, 0, [], WITNESS.verifier, http)
+        request_cosignature(url, GOOD, 0, [], WITNESS.verifier)
 
 
 class _Answering(BaseHTTPRequestHandler):
@@ -482,7 +499,7 @@ SIZE = "text/x.tlog.size"
     [
         ([(200, "", b"")], "answers with no signature lines"),
         ([(200, "", OWN)], "answers with no signature lines"),
-        ([(200, "", OF_ANOTHER + b"\n")], "has not signed with"),
+        ([(200, "", OF_ANOTHER + b"\n")], "has not signed: "),
         ([(200, "", OF_A_STRANGER + b"\n")], "no key that is known here"),
         ([(200, "", OWN + b"\n" + OF_ANOTHER + b"\n")], "is not of this text"),
         ([(200, "", OWN + b"\n\n")], "malformed"),
@@ -493,31 +510,29 @@ SIZE = "text/x.tlog.size"
         ([(500, "", b"x" * 5000)], "status 500.: x{200}$"),
         ([(409, "text/plain", b"5\n")], "status 409"),
         ([(409, SIZE, b"05\n")], "size of a tree"),
-        ([(409, SIZE, b"")], "size of a tree"),
+        ([(409, SIZE, b"")], "does not say what it has signed last: .*size of a tree"),
         ([(409, SIZE, b"0\n")], "refuses the size that it names itself"),
         ([(409, SIZE, b"10\n")], "the log was cut or rolled back"),
         ([(409, SIZE, b"5\n"), (409, SIZE, b"6\n")], "status 409.: 6"),
     ],
 )
-def test_witness_that_answers_amiss_is_refused(
-    http: httpx2.Client, answers: list[tuple[int, str, bytes]], why: str
-) -> None:
+def test_witness_that_answers_amiss_is_refused(answers: list[tuple[int, str, bytes]], why: str) -> None:
     """Nothing that it says is believed without its signature; it is followed once."""
     handler = type("Handler", (_Answering,), {"answers": list(answers)})
     with (
         served(HTTPServer(("127.0.0.1", 0), handler)) as address,
         pytest.raises(ProofError, match=why),
     ):
-        request_cosignature(address, GOOD, 0, [], WITNESS.cosigner_verifier, http, prove=prover(LEAVES[:9]))
+        request_cosignature(address, GOOD, 0, [], WITNESS.cosigner_verifier, prove=prover(LEAVES[:9]))
     assert handler.answers == []  # type: ignore[attr-defined]
 
 
-def test_other_lines_of_an_answer_are_left_out(http: httpx2.Client) -> None:
+def test_other_lines_of_an_answer_are_left_out() -> None:
     """A witness may sign with keys that are not known here."""
     answer = OF_A_STRANGER + b"\n" + OWN + b"\n"
     handler = type("Handler", (_Answering,), {"answers": [(200, "text/plain", answer)]})
     with served(HTTPServer(("127.0.0.1", 0), handler)) as address:
-        line = request_cosignature(address, GOOD, 0, [], WITNESS.cosigner_verifier, http)
+        line = request_cosignature(address, GOOD, 0, [], WITNESS.cosigner_verifier)
     assert line == OWN.decode()
 
 

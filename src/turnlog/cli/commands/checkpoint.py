@@ -178,13 +178,10 @@ def _witnesses(urls: tuple[str, ...], files: tuple[Path, ...]) -> list[tuple[str
 
 def _cosigned(log: TurnLog, witnesses: list[tuple[str, Verifier]], note_text: str) -> list[str]:
     """Ask witnesses for their signatures of a checkpoint that is not kept yet."""
-    import httpx2  # noqa: PLC0415 - it would be a fifth of the start of every command
-
-    from turnlog.audit.witness import request_cosignature  # noqa: PLC0415 - as above
+    from turnlog.audit.witness import request_cosignature  # noqa: PLC0415 - most commands ask no witness
 
     prove = partial(log.audit.consistency_proof, size2=parse_checkpoint(parse_note(note_text).text).size)
-    with httpx2.Client(timeout=30) as http:
-        return [request_cosignature(url, note_text, 0, [], verifier, http, prove=prove) for url, verifier in witnesses]
+    return [request_cosignature(url, note_text, 0, [], verifier, prove=prove) for url, verifier in witnesses]
 
 
 def _record(made: KeptCheckpoint) -> dict[str, object]:
