@@ -1,6 +1,9 @@
 """`turnlog chat`: the real command at a terminal, and with lines piped in."""
 
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -259,6 +262,28 @@ def test_the_status_of_a_session_by_pipe_is_that_of_the_last_message(turnlog: Co
     server.answers.clear()
     server.answers += [refused, WIRE.reply("One.")]
     assert chat(turnlog, "First", "Second").status == 0
+
+
+def test_a_message_by_pipe_that_is_interrupted_is_a_status_too(turnlog: Command, server: WireServer) -> None:
+    """As of `run`; the session goes on, and the next message has its own."""
+    for lines, status in ((b"", 130), (b"Second\n", 0)):
+        server.answers += [stream(WIRE.events("Half")[:-2], hang=True), WIRE.reply("One.")]
+        with subprocess.Popen(
+            [sys.executable, "-m", "turnlog", "chat", "-p", "kilo"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=turnlog.environment(OPENAI_API_KEY=KEY),
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(b"First\n")
+            process.stdin.flush()
+            assert process.stdout.read(4) == b"Half"
+            process.send_signal(signal.SIGINT)
+            _, stderr = process.communicate(lines, timeout=60)
+        server.answers.clear()
+        assert (process.returncode, stderr.count(b"interrupted: what there was is recorded")) == (status, 1)
 
 
 def test_a_thread_that_is_too_large_offers_the_way_out_of_a_session(turnlog: Command, server: WireServer) -> None:

@@ -18,7 +18,7 @@ from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
 from turnlog.cli.commands.run import report
-from turnlog.cli.failures import EXIT_USAGE, UntoldError, error_line, os_reason
+from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UntoldError, error_line, os_reason
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.json_text import shortened
 from turnlog.cli.live import Live
@@ -173,7 +173,7 @@ class _Session:
             except KeyboardInterrupt:
                 if what_stopped().is_final:
                     raise
-                self.is_stopped = True
+                self.is_stopped, self.status = True, EXIT_INTERRUPTED
                 self._live.end_line(interrupted=True)
                 self._live.line(("(Ctrl-D leaves)", "dim"))
             except _Leave:
@@ -238,7 +238,7 @@ class _Session:
         except KeyboardInterrupt:
             if what_stopped().is_final:
                 raise
-            self.is_stopped = True
+            self.is_stopped, self.status = True, EXIT_INTERRUPTED
             live.end_line(interrupted=True)
             kept = "nothing was recorded" if live.turn is None else "what there was is recorded; /resume goes on"
             live.line((f"interrupted: {kept}", "yellow"))
