@@ -80,12 +80,14 @@ def test_places_outside_the_store(turnlog: SigningCommand) -> None:
 
 
 def test_place_that_fails_is_told(turnlog: SigningCommand) -> None:
-    """It is kept in the store, and at all other places."""
+    """It is kept in the store, in the file that is asked for, and at all other places."""
     other = turnlog.file("notes")
-    line = turnlog.refused("checkpoint", "--to", "command:false", "--to", str(other))
+    file = turnlog.file("note")
+    line = turnlog.refused("checkpoint", "--to", "command:false", "--to", str(other), "-o", file)
     assert "is kept, but not everywhere" in line
-    assert len(turnlog.ok("checkpoint", "list", "--json").json_lines) == 1
+    [kept] = turnlog.ok("checkpoint", "list", "--json").json_lines
     assert other.exists()
+    assert file.read_text() == kept["note"]
 
 
 def test_key_is_named_where_there_are_several(turnlog: SigningCommand) -> None:
@@ -145,7 +147,11 @@ def test_cosignatures_are_taken_in(turnlog: SigningCommand) -> None:
     kept = turnlog.ok("checkpoint", "show").text
     keys = [*believed(turnlog), witness.cosigner_verifier]
     assert open_checkpoint(kept, keys).cosigned_by == [("witness.example/w", 1_773_600_000)]
-    assert "none of the cosignatures" in turnlog.refused(*options[:-1], turnlog.file("keys.txt"))
+    made = turnlog.ok(*options, "--json").json
+    assert (made["note"], made["signatures"]) == (kept, [NAME, "witness.example/w"])
+    assert turnlog.refused(*options[:-1], turnlog.file("keys.txt")) == (
+        f"{turnlog.file('cosigned')}: none of the cosignatures is of a witness that is known here"
+    )
     other = body.replace("\n6\n", "\n5\n")
     turnlog.file("cosigned").write_text(f"{other}\n{cosign(other, witness, 1)}\n")
     assert "the store keeps no such checkpoint of 5 events" in turnlog.refused(*options)

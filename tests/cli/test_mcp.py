@@ -149,6 +149,12 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal(turnlog: Comma
             "unknown option -y for 'mcp register' (put -- before a command that has options:"
             " turnlog mcp register NAME -- COMMAND…): see turnlog mcp register --help",
         ),
+        (("register", "s", "--", ""), "COMMAND begins with an empty word: give the program to run"),
+        (
+            ("register", "s", "https://user:secret@x"),
+            "a program is run here, and this is an address: give it as --url URL",
+        ),
+        (("register", "s", "--url", "http://x", "--header", "A=B", "--header", "a=C"), "--header a is given twice"),
         (("register", "a___b", "x"), "name: 'a___b' cannot be a server's (letters, digits, - and _, and no ___)"),
         (("register", "s", "--url", "ftp://x"), "url: 'ftp://x' is not an address such as https://example.org/v1"),
         (

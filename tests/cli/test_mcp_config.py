@@ -82,6 +82,9 @@ def test_a_start_time_out_is_registered(turnlog: Command) -> None:
     assert turnlog.refused("mcp", "register", "s", "--start-timeout", "0", "--", "x") == (
         "--start-timeout 0 is not a number of seconds above 0"
     )
+    assert turnlog.refused("mcp", "register", "s", "--start-timeout", "1e300", "--", "x") == (
+        "--start-timeout 1e+300 is more than 1,000,000 seconds"
+    )
 
 
 def test_a_run_uses_the_servers_of_a_file(turnlog: Command, tmp_path: Path) -> None:

@@ -89,6 +89,10 @@ def test_document_is_a_value_for_programs(turnlog: Command, root: Path) -> None:
 def test_prep_refuses_what_it_cannot_do(turnlog: Command, root: Path, tmp_path: Path) -> None:
     """No files, no folder, instructions that are not there or not text."""
     assert turnlog.refused("prep") == "standard input is empty: there are no files to print"
+    assert turnlog.refused("prep", "-", "a", stdin=b"b") == (
+        "- stands for the paths on standard input: give it alone, or give PATHS"
+    )
+    assert turnlog.refused("prep", "a", "--bytes-max", "-1") == "--bytes-max -1: bytes, from 0"
     assert turnlog.refused("prep", "a", "--root", tmp_path / "gone") == (
         f"--root: there is no folder {str(tmp_path / 'gone')!r}"
     )

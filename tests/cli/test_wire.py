@@ -168,6 +168,14 @@ def test_content_of_a_reply_goes_back_as_it_was_printed(turnlog: Command) -> Non
     assert body["contents"][1]["parts"] == [{"text": "It is so."}]
 
 
+@pytest.mark.parametrize("command", ["aggregate", "deltas"])
+def test_events_that_are_nested_too_deeply_are_refused(turnlog: Command, command: str) -> None:
+    """In one line, and no word of what reads them."""
+    events = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n\n"
+    line = turnlog.refused("wire", command, "-", "--provider", "openai", stdin=events)
+    assert line == "events: nested too deeply"
+
+
 def test_no_events_are_refused(turnlog: Command) -> None:
     """An empty file is a mistake, and no empty reply."""
     assert turnlog.refused("wire", "aggregate", "-", "--provider", "cohere", stdin=b"\n") == "there are no events in it"

@@ -150,7 +150,7 @@ def test_port_that_is_taken_is_told(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize(
-    "listen", ["", "7380", ":7380", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "a@b:1", "a:1/x"]
+    "listen", ["", "7380", ":7380", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "a@b:1", "a:1/x", "\u00e4..b:80"]
 )
 def test_address_that_is_none_is_refused(setting: Setting, listen: str) -> None:
     """With the form that it should have."""
@@ -174,6 +174,13 @@ def test_file_without_keys_is_refused(setting: Setting, content: bytes, why: str
     file.write_bytes(content)
     assert why in setting.command.refused("witness", "--key", "k", "--log", file, "--state", setting.folder / "s")
     assert not (setting.folder / "s").exists()
+
+
+def test_state_that_is_a_file_is_refused(setting: Setting) -> None:
+    """It is a folder, with a file for each log."""
+    file = setting.folder / "log.vkey"
+    line = setting.command.refused("witness", "--key", "k", "--log", file, "--state", file)
+    assert line == f"--state: {str(file)!r} is no folder"
 
 
 def test_what_is_missing_is_named(setting: Setting) -> None:

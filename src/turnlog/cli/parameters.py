@@ -12,6 +12,9 @@ import msgspec
 from turnlog.agent.output import Output
 from turnlog.cli.failures import UsageError, os_reason
 
+_SECONDS_MAX = 1e6
+"""No wait is longer; a file of MCP servers may say no more either."""
+
 
 def parse_parameters(given: Sequence[str]) -> dict[str, Any]:
     """Return parameters by name. A value is JSON where it reads as JSON, else text.
@@ -70,8 +73,10 @@ def seconds(timeout: float, option: str = "--timeout") -> float:
     """Return a number of seconds that can be waited.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is none, or too large.
     """
     if not (math.isfinite(timeout) and timeout > 0):
         raise UsageError(f"{option} {timeout:g} is not a number of seconds above 0")
+    if timeout > _SECONDS_MAX:
+        raise UsageError(f"{option} {timeout:g} is more than {_SECONDS_MAX:,.0f} seconds")
     return timeout

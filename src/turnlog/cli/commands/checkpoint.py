@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from turnlog.audit import KeptCheckpoint
 from turnlog.audit.anchors import read_note_text
 from turnlog.audit.checkpoints import parse_checkpoint, written_hash
 from turnlog.audit.heads import default_signed_heads
-from turnlog.audit.notes import COSIGNATURE, Verifier, parse_note
+from turnlog.audit.notes import COSIGNATURE, Note, Verifier, parse_note
 from turnlog.audit.places import parse_place
 from turnlog.audit.proofs import split_notes
 from turnlog.cli.failures import UsageError
@@ -69,14 +70,15 @@ def checkpoint(
         check_place(text, common)
     places = [parse_place(text) for text in to]
     witnesses = _witnesses(witness, witness_key)
-    with common.open() as log, ExitStack() as stack:
-        file = None if output is None else stack.enter_context(new_file(output, common, force=force))
-        heads = default_signed_heads(os.environ)
-        cosigned = partial(_cosigned, log, witnesses) if witnesses else None
-        made = log.audit.checkpoint(signer, origin=origin, known=own_verifiers(), cosigned=cosigned, heads=heads)
-        if file is not None:
-            file.write(made.note.encode())
-        log.audit.publish(made, places)
+    with common.open() as log:
+        with ExitStack() as stack:
+            file = None if output is None else stack.enter_context(new_file(output, common, force=force))
+            heads = default_signed_heads(os.environ)
+            cosigned = partial(_cosigned, log, witnesses) if witnesses else None
+            made = log.audit.checkpoint(signer, origin=origin, known=own_verifiers(), cosigned=cosigned, heads=heads)
+            if file is not None:
+                file.write(made.note.encode())
+        log.audit.publish(made, places)  # the file is there, whatever becomes of the places
     with telling(f"the checkpoint of {made.size} events is signed and kept, but that could not be printed"):
         if common.json:
             write_json(_record(made))
@@ -149,14 +151,31 @@ def cosign(
         Signed notes with further signatures.
     """
     witnesses = read_verifiers(key)
+    text = read_note_text(file)
     with common.open() as log:
-        for signed in map(parse_note, split_notes(read_note_text(file))):
-            kept = next((one for one in log.audit.checkpoints() if parse_note(one.note).text == signed.text), None)
-            if kept is None:
-                size = parse_checkpoint(signed.text).size
-                raise ProofError(f"the store keeps no such checkpoint of {size} events: only its own can be cosigned")
-            more = log.audit.cosigned(kept, [signature.line for signature in signed.signatures], witnesses)
-            Screen.of_stdout().line(f"{more.size:,}  signed by ", (one_line(", ".join(more.signatures)), "cyan"))
+        try:
+            for signed in map(parse_note, split_notes(text)):
+                more = _taken_in(log, signed, witnesses)
+                if common.json:
+                    write_json_lines([_record(more)])
+                else:
+                    names = one_line(", ".join(more.signatures))
+                    Screen.of_stdout().line(f"{more.size:,}  signed by ", (names, "cyan"))
+        except ProofError as error:
+            raise ProofError(f"{file}: {error}") from error
+
+
+def _taken_in(log: TurnLog, signed: Note, witnesses: Sequence[Verifier]) -> KeptCheckpoint:
+    """Take cosignatures in, and return the checkpoint with them.
+
+    Raises:
+        ProofError: the store keeps no such checkpoint, or none of them is of a witness.
+    """
+    kept = next((one for one in log.audit.checkpoints() if parse_note(one.note).text == signed.text), None)
+    if kept is None:
+        size = parse_checkpoint(signed.text).size
+        raise ProofError(f"the store keeps no such checkpoint of {size} events: only its own can be cosigned")
+    return log.audit.cosigned(kept, [signature.line for signature in signed.signatures], witnesses)
 
 
 def _witnesses(urls: tuple[str, ...], files: tuple[Path, ...]) -> list[tuple[str, Verifier]]:

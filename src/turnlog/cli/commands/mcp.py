@@ -127,6 +127,10 @@ def register(  # noqa: PLR0913 - one option for each thing that can be said of a
         raise UsageError(
             f"a server is a command to run or a --url, and this is {what}: see turnlog mcp register --help"
         )
+    if command and not command[0].strip():
+        raise UsageError("COMMAND begins with an empty word: give the program to run")
+    if command and command[0].startswith(("http://", "https://")):
+        raise UsageError("a program is run here, and this is an address: give it as --url URL")
     if url is not None and (env or cwd is not None):
         raise UsageError("--env and --cwd are for a program that is run here; a --url takes --header")
     if url is None and header:
@@ -430,6 +434,8 @@ def _headers(given: Sequence[str]) -> dict[str, str]:
         header, equals, variable = text.partition("=")
         if not equals or not header.replace("-", "").replace("_", "").isalnum() or not header.isascii():
             raise UsageError("--header takes HEADER=VARIABLE, such as Authorization=API_TOKEN")
+        if header.lower() in map(str.lower, found):
+            raise UsageError(f"--header {header} is given twice")
         found[header] = _variable(variable, f"--header {header}")
     return found
 

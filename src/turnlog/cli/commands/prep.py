@@ -47,6 +47,10 @@ def prep(
         line. Put -- before a path that begins with a dash.
     """
     given = _read_paths(nul=null) if paths in ((), (STANDARD_STREAM,)) else list(paths)
+    if STANDARD_STREAM in given:
+        raise UsageError("- stands for the paths on standard input: give it alone, or give PATHS")
+    if bytes_max < 0:
+        raise UsageError(f"--bytes-max {bytes_max}: bytes, from 0")
     if not root.is_dir():
         raise UsageError(f"--root: there is no folder {str(root)!r}")
     document = context_document(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -104,7 +104,8 @@ def aggregate(
     events
         A file with the events of a stream, a JSON value a line, or one whole reply; - reads standard input.
     """
-    response = providers.get(provider).aggregate(_events(events), model=model)
+    with _not_too_deep():
+        response = providers.get(provider).aggregate(_events(events), model=model)
     write_json(response.to_record(spelling=stop_reasons))
 
 
@@ -124,9 +125,10 @@ def deltas(
         A file with the events of a stream, a JSON value a line, or one whole reply; - reads standard input.
     """
     adapter = providers.get(provider)
-    for event in _events_as_they_come(events):
-        write_json_lines(adapter.deltas(event))
-        sys.stdout.flush()
+    with _not_too_deep():
+        for event in _events_as_they_come(events):
+            write_json_lines(adapter.deltas(event))
+            sys.stdout.flush()
 
 
 def _read(path: Path) -> bytes:
@@ -156,6 +158,19 @@ def _events_as_they_come(path: Path) -> Iterator[bytes]:
         else:
             text = first + file.read()
             yield from (text.strip(),) if _is_json(text) else (line for line in text.splitlines() if line.strip())
+
+
+@contextlib.contextmanager
+def _not_too_deep() -> Generator[None]:
+    """Refuse events whose JSON is nested too deeply to be read.
+
+    Raises:
+        UsageError: they are.
+    """
+    try:
+        yield
+    except RecursionError as error:
+        raise UsageError("events: nested too deeply") from error
 
 
 def _is_json(text: bytes) -> bool:

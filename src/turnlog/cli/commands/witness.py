@@ -44,6 +44,8 @@ def witness(
     origin is the key's name; below a line 'origin ORIGIN' in the file, of that one.
     """
     host, port = _address(listen)
+    if state.exists() and not state.is_dir():
+        raise UsageError(f"--state: {str(state)!r} is no folder")
     logs: dict[str, list[Verifier]] = {}
     for file in log:
         for origin, verifiers in _log_keys(file).items():
@@ -67,6 +69,7 @@ def _address(listen: str) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{listen}")
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as it is for the system, which has no other names
     except ValueError:
         host, port = None, None
     if not host or port is None or re.search(r"[/?#@\s]", listen):
