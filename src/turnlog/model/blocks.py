@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -393,6 +393,8 @@ def window_content(content: bytes, *, field: str = "content") -> list[WindowBloc
 
 LongKind = Literal["thoughts", "inputs", "results", "documents"]
 """What may have marks beside text blocks: see `marked_texts`."""
+
+LONG_KINDS: tuple[LongKind, ...] = get_args(LongKind)
 
 
 def marked_texts(content: bytes, long: LongStrings, also: Collection[LongKind] = ()) -> bytes:

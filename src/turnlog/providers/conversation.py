@@ -31,7 +31,7 @@ from turnlog.model import (
     ToolUse,
     WindowBlock,
 )
-from turnlog.model.blocks import LongKind, malformed_texts, marked_texts, window_content
+from turnlog.model.blocks import LONG_KINDS, malformed_texts, marked_texts, window_content
 from turnlog.model.chunked import Chunked
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.names import api_name, provider_name
@@ -43,9 +43,6 @@ from turnlog.providers.results import error_in_text
 
 _ANY = "(?s:.+)"
 """The form of the ids of an endpoint that may make them in any."""
-
-_LONG: tuple[LongKind, ...] = ("thoughts", "inputs", "results", "documents")
-"""What has marks beside texts."""
 
 _B = TypeVar("_B", bound=Block)
 
@@ -195,7 +192,7 @@ class Conversation:
         Texts of system turns may be joined elsewhere: they have none.
         """
         if self._embeds_texts and message.role != "system":
-            return window_content(marked_texts(message.content_json, self._long, _LONG))
+            return window_content(marked_texts(message.content_json, self._long, LONG_KINDS))
         return message.content
 
     def _fragment(self, text: bytes, before: bytes) -> bytes:

@@ -13,14 +13,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
-import msgspec
 from msgspec import Struct, structs
 
 from turnlog.interop.exports.reading import Exported, MarkedLog, Said, read
 from turnlog.interop.exports.steps import block_type
 from turnlog.log import TurnLog
 from turnlog.model import Document, LossEntry, LossReport, Native, Text, Thinking, ToolResult, ToolUse
-from turnlog.model.blocks import Block
+from turnlog.model.blocks import LONG_KINDS, Block
 from turnlog.model.long_strings import PIECE, LongStrings, decoded_text, text_pieces
 from turnlog.model.loss import LossKind
 from turnlog.providers.documents import document_text
@@ -84,7 +83,7 @@ def html_page(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:
 def _page(
     log: TurnLog, turns: Sequence[Turn], texts: Callable[[Sequence[Said], LongStrings], Iterator[str]]
 ) -> Exported:
-    marked = MarkedLog(log, also=("thoughts", "inputs", "results", "documents"))
+    marked = MarkedLog(log, also=LONG_KINDS)
     said = read(marked, turns)
     return Exported(
         write=lambda file: file.writelines(text.encode() for text in texts(said, marked.long)),
@@ -181,7 +180,7 @@ def _of_block(block: Block, long: LongStrings) -> Iterator[Piece]:
             what = f"document ({source.media_type}, {long.bytes_of_base64(source.data):,} bytes)"
             yield Piece(what=what, text=document_text(block, long))
         case Native(provider=provider, block=raw):
-            yield Piece(what=f"a block of {provider}", text=_json(bytes(raw)), language="json")
+            yield Piece(what=f"a block of {provider}", text=long.json_as_text(bytes(raw), indent=2), language="json")
 
 
 def _document_text(document: bytes, long: LongStrings) -> str:
@@ -257,7 +256,7 @@ def _texts(block: Text | ToolUse | ToolResult | Native, long: LongStrings) -> li
         case ToolResult(content=content):
             return [content] if isinstance(content, str) else []
         case Native(block=raw):
-            return [_json(bytes(raw))]
+            return [long.json_as_text(bytes(raw), indent=2)]
 
 
 def _is_changed(text: str) -> bool:
@@ -275,10 +274,6 @@ def _changed_bytes(document: bytes) -> str | None:
 
 def _of_call(what: str, call: object) -> str:
     return what if call is None else f"{what} ({call})"
-
-
-def _json(text: bytes) -> str:
-    return msgspec.json.format(text, indent=2).decode()
 
 
 def _html(text: str) -> str:
