@@ -24,13 +24,13 @@ from tests.agent.running import results, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import TurnLog
-from turnlog.agent import mcp_http, mcp_messages
 from turnlog.agent.events import RunEvent, ToolsNoted
-from turnlog.agent.mcp_content import PARTS_MAX
-from turnlog.agent.mcp_descriptions import DESCRIPTION_CHARACTERS_MAX, cut
-from turnlog.agent.mcp_exchange import ARRIVED, Exchange, current_exchange
-from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_program import ASKED_MAX
+from turnlog.agent.mcp import http, messages
+from turnlog.agent.mcp.content import PARTS_MAX
+from turnlog.agent.mcp.descriptions import DESCRIPTION_CHARACTERS_MAX, cut
+from turnlog.agent.mcp.exchange import ARRIVED, Exchange, current_exchange
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.program import ASKED_MAX
 from turnlog.agent.result import RunResult
 from turnlog.model import Text, ToolResult
 
@@ -192,7 +192,7 @@ def test_an_event_stream_is_read_however_it_is_cut(size: int, end: str, is_long:
             for start in range(0, len(body), size if not is_long else 9973 * size):
                 yield body[start : start + (size if not is_long else 9973 * size)]
 
-        left = b"".join([piece async for piece in mcp_http._events(pieces())])
+        left = b"".join([piece async for piece in http._events(pieces())])
         response = httpx2.Response(
             200, headers={"content-type": "text/event-stream"}, content=left, request=httpx2.Request("GET", "http://x")
         )
@@ -218,8 +218,8 @@ def test_the_items_of_a_list_are_read_some_at_a_time(items: list[object], indent
     """However they are nested, and wherever a piece ends."""
     text = json.dumps(items, indent=indent).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mcp_messages, "PIECE", piece)
-        found = list(mcp_messages._items(text))
+        patch.setattr(messages, "PIECE", piece)
+        found = list(messages._items(text))
     assert [json.loads(bytes(item)) for item in found] == items
 
 

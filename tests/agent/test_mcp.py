@@ -15,10 +15,10 @@ from tests.agent.mcp_server import PDF, PNG, WAV
 from tests.agent.servers import COMMAND, HttpServer, odd, stdio
 from tests.keyrings import MemoryKeyring
 
-from turnlog.agent.mcp import McpTools, Origin
-from turnlog.agent.mcp_resources import ServerPrompt, ServerResource, attached, question
-from turnlog.agent.mcp_server import tool_name
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp.resources import ServerPrompt, ServerResource, attached, question
+from turnlog.agent.mcp.server import tool_name
+from turnlog.agent.mcp.signals import MisbehaviourError
+from turnlog.agent.mcp.tools import McpTools, Origin
 from turnlog.agent.opening import Attached
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import RunError, ToolServerError

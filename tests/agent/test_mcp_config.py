@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from turnlog import MetaError, SecretError
-from turnlog.agent.mcp_config import McpConfig, parse_mcp_config, read_mcp_config
+from turnlog.agent.mcp.config import McpConfig, parse_mcp_config, read_mcp_config
 from turnlog.model import ServerMeta
 
 SECRET = "hf3k9s8d7f6g5h4j"

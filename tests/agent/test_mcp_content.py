@@ -12,9 +12,9 @@ from tests.agent.servers import odd
 from tests.agent.test_mcp import called, document
 
 from turnlog import TurnLog
-from turnlog.agent.mcp_content import outcome_of
-from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_messages import message_of
+from turnlog.agent.mcp.content import outcome_of
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.messages import message_of
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import Document, Native, Source, Text, ToolResult
 

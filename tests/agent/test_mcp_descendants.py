@@ -15,8 +15,8 @@ from msgspec import Raw
 from tests.agent.servers import odd
 from tests.agent.test_mcp_faults import text_of
 
-from turnlog.agent.mcp import McpTools
-from turnlog.agent.mcp_descendants import Descendants
+from turnlog.agent.mcp.descendants import Descendants
+from turnlog.agent.mcp.tools import McpTools
 
 STOP_S = 5.0
 """How long stopping may take."""

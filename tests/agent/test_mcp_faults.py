@@ -23,10 +23,10 @@ from tests.agent.servers import HttpServer, JsonServer, odd, stdio
 from tests.agent.test_mcp import called, listed, said, used
 from tests.wires.server import Answer, WireServer, whole
 
-from turnlog.agent.mcp import McpTools
-from turnlog.agent.mcp_failures import StderrTail, reason
-from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_server import STARTS_MAX
+from turnlog.agent.mcp.failures import StderrTail, reason
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.server import STARTS_MAX
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import Document, ServerMeta, Source, Text, Tool
@@ -89,7 +89,7 @@ def test_a_server_that_has_to_be_terminated_is_in_the_records(caplog: pytest.Log
 
 def test_a_message_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is ended, so that it takes no more memory, and started anew for the next call."""
-    monkeypatch.setattr("turnlog.agent.mcp_program.LINE_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("turnlog.agent.mcp.program.LINE_BYTES_MAX", 1_000_000)
 
     async def use(tools: McpTools) -> None:
         assert text_of(await tools.call("s___huge", Raw(b'{"characters":900000}'))) == "x" * 900_000

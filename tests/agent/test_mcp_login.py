@@ -14,11 +14,11 @@ from msgspec import Raw
 from tests.agent.login_server import LoginServer
 from tests.keyrings import MemoryKeyring
 
-from turnlog.agent import mcp_renewal
-from turnlog.agent.mcp import McpTools
-from turnlog.agent.mcp_connection import Connection
-from turnlog.agent.mcp_grants import Grant, forget_grant, keep_grant, kept_grant
-from turnlog.agent.mcp_launch import Launch
+from turnlog.agent.mcp import renewal
+from turnlog.agent.mcp.connection import Connection
+from turnlog.agent.mcp.grants import Grant, forget_grant, keep_grant, kept_grant
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import Text
@@ -183,7 +183,7 @@ def test_a_renewal_without_an_answer_is_not_waited_for_for_ever(
     server: LoginServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tools are left before the authorization server has answered."""
-    monkeypatch.setattr(mcp_renewal, "SENT_WAIT_S", 0.05)
+    monkeypatch.setattr(renewal, "SENT_WAIT_S", 0.05)
     log_in(server, expires_s=EXPIRED)
 
     async def use(tools: McpTools) -> None:

@@ -11,8 +11,8 @@ from tests.agent.servers import COMMAND, odd
 
 from turnlog import ToolServerError, TurnLog
 from turnlog.agent.events import RunEvent, ToolsNoted
-from turnlog.agent.mcp import McpTools
-from turnlog.agent.mcp_descriptions import DESCRIPTION_CHARACTERS_MAX, INSTRUCTIONS_CHARACTERS_MAX
+from turnlog.agent.mcp.descriptions import DESCRIPTION_CHARACTERS_MAX, INSTRUCTIONS_CHARACTERS_MAX
+from turnlog.agent.mcp.tools import McpTools
 
 
 def register_odd(log: TurnLog, behaviour: str, *arguments: str, name: str = "odd") -> None:

@@ -20,7 +20,7 @@ from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
-from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.offering import Offering
 from turnlog.agent.opening import Opening, instruction_turns, record_opening

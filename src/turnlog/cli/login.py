@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from mcp.client.auth import AuthorizationCodeResult, OAuthFlowError
 
-from turnlog.agent.mcp_connection import Connection
-from turnlog.agent.mcp_grants import Grant
-from turnlog.agent.mcp_launch import launch
+from turnlog.agent.mcp.connection import Connection
+from turnlog.agent.mcp.grants import Grant
+from turnlog.agent.mcp.launch import launch
 from turnlog.cli.failures import UsageError, os_reason
 from turnlog.cli.output import note
 from turnlog.cli.text import one_line

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.opening import Attached
 from turnlog.cli.failures import UsageError
 from turnlog.errors import RunError

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from turnlog.agent.ask import Ask, Replies
 from turnlog.agent.bounds import RESULT_BYTES_MAX
-from turnlog.agent.mcp_config import McpConfig, read_mcp_config
+from turnlog.agent.mcp.config import McpConfig, read_mcp_config
 from turnlog.agent.opening import Opening
 from turnlog.agent.policy import (
     ITERATIONS_MAX,

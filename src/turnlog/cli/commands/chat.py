@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from turnlog.agent.combined import KeptTools
-from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.opening import Attached, Opening
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.start import last_turn, server_names

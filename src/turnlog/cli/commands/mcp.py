@@ -13,9 +13,9 @@ import msgspec
 from cyclopts import App, Parameter
 from msgspec import Raw, Struct
 
-from turnlog.agent.mcp import McpTools
-from turnlog.agent.mcp_config import read_mcp_config
-from turnlog.agent.mcp_launch import unset_variables
+from turnlog.agent.mcp.config import read_mcp_config
+from turnlog.agent.mcp.launch import unset_variables
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.cli.blocks import write_blocks

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from turnlog.agent.mcp_grants import forget_grant
+from turnlog.agent.mcp.grants import forget_grant
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.cli.completing import SERVER
 from turnlog.cli.options import COMMON, Common

@@ -14,7 +14,7 @@ from turnlog.agent.events import OnEvent, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.functions import Functions
 from turnlog.agent.ledger import Ledger
-from turnlog.agent.mcp import McpTools
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.policy import Policy
 from turnlog.agent.result import RunResult, Stopped
 from turnlog.agent.settings import RunSettings

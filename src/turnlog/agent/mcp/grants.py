@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnlog.agent.mcp_signals import KeyringUnusableError
+from turnlog.agent.mcp.signals import KeyringUnusableError
 from turnlog.errors import StoreError, ToolServerError
 from turnlog.providers.keys import SERVICE
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders

@@ -35,16 +35,16 @@ from mcp.types.jsonrpc import CONNECTION_CLOSED, METHOD_NOT_FOUND
 from mcp.types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
-from turnlog.agent.mcp_content import outcome_of
-from turnlog.agent.mcp_exchange import Dispatcher, Exchange, Request, Result, current_exchange, exchanged, pages
-from turnlog.agent.mcp_failures import StderrTail, never_connected, reason
-from turnlog.agent.mcp_grants import Grant
-from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_listing import ListedTool
-from turnlog.agent.mcp_login import Person, ServerLogin
-from turnlog.agent.mcp_resources import ServerResource, resource_of
-from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, label
-from turnlog.agent.mcp_transport import Streams, reach, run_program
+from turnlog.agent.mcp.content import outcome_of
+from turnlog.agent.mcp.exchange import Dispatcher, Exchange, Request, Result, current_exchange, exchanged, pages
+from turnlog.agent.mcp.failures import StderrTail, never_connected, reason
+from turnlog.agent.mcp.grants import Grant
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.listing import ListedTool
+from turnlog.agent.mcp.login import Person, ServerLogin
+from turnlog.agent.mcp.resources import ServerResource, resource_of
+from turnlog.agent.mcp.signals import CallRefusedError, ConnectionGoneError, label
+from turnlog.agent.mcp.transport import Streams, reach, run_program
 from turnlog.agent.progress import Progress, progress_listener
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError

@@ -16,10 +16,10 @@ from typing import Any, cast
 import httpx2
 import msgspec
 
-from turnlog.agent.mcp_exchange import ARRIVED, current_exchange
-from turnlog.agent.mcp_messages import SHORT, json_of
-from turnlog.agent.mcp_program import LINE_BYTES_MAX
-from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
+from turnlog.agent.mcp.exchange import ARRIVED, current_exchange
+from turnlog.agent.mcp.messages import SHORT, json_of
+from turnlog.agent.mcp.program import LINE_BYTES_MAX
+from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
 
 _END = re.compile(rb"\r\n|\n|\r")
 """The end of a line of an event stream (HTML, Server-sent events, 9.2.5)."""

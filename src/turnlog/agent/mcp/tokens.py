@@ -21,8 +21,8 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, BaseModel
 
-from turnlog.agent.mcp_grants import Grant, unreadable
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp.grants import Grant, unreadable
+from turnlog.agent.mcp.signals import MisbehaviourError
 
 _HERE = ("localhost", "127.0.0.1", "::1")
 """What is on this machine needs no encryption."""

@@ -17,10 +17,10 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCError, JSONRPCRequest, JSONRPCResponse
 
-from turnlog.agent.mcp_descendants import Descendants
-from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_messages import Incoming, arrived
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp.descendants import Descendants
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.messages import Incoming, arrived
+from turnlog.agent.mcp.signals import MisbehaviourError
 from turnlog.hurry import hurry
 
 LINE_BYTES_MAX = 256 * 1024 * 1024

@@ -18,7 +18,7 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 from msgspec import Raw
 
 from turnlog.agent.half_pairs import odd_json
-from turnlog.agent.mcp_content import STRUCTURED
+from turnlog.agent.mcp.content import STRUCTURED
 from turnlog.model.long_strings import PIECE, LongStrings
 from turnlog.model.surrogates import without_halves
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp.signals import MisbehaviourError
 from turnlog.agent.opening import Attached
 
 _Fields = Mapping[str, object]

@@ -14,10 +14,10 @@ import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken
 
-from turnlog.agent.mcp_grants import Grant, check_keyring, keep_grant
-from turnlog.agent.mcp_renewal import Renewal
-from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
-from turnlog.agent.mcp_tokens import (
+from turnlog.agent.mcp.grants import Grant, check_keyring, keep_grant
+from turnlog.agent.mcp.renewal import Renewal
+from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
+from turnlog.agent.mcp.tokens import (
     AnswerError,
     check_encrypted,
     check_registration,

@@ -17,9 +17,9 @@ from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import OAuthToken
 
-from turnlog.agent.mcp_grants import Grant, keep_renewed, kept_grant, login_lock
-from turnlog.agent.mcp_signals import KeyringUnusableError, LoginError, MisbehaviourError
-from turnlog.agent.mcp_tokens import AnswerError, Models, models, refresh_request, renewed, tokens_of
+from turnlog.agent.mcp.grants import Grant, keep_renewed, kept_grant, login_lock
+from turnlog.agent.mcp.signals import KeyringUnusableError, LoginError, MisbehaviourError
+from turnlog.agent.mcp.tokens import AnswerError, Models, models, refresh_request, renewed, tokens_of
 from turnlog.errors import ToolServerError
 from turnlog.providers.wire import RETRYABLE_STATUS, why
 

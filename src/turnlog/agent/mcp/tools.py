@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from msgspec import Raw, Struct
 
-from turnlog.agent.mcp_resources import ServerPrompt, ServerResource, attached, prompt_of, question
-from turnlog.agent.mcp_server import Server, check_text
-from turnlog.agent.mcp_signals import MisbehaviourError, label
+from turnlog.agent.mcp.resources import ServerPrompt, ServerResource, attached, prompt_of, question
+from turnlog.agent.mcp.server import Server, check_text
+from turnlog.agent.mcp.signals import MisbehaviourError, label
 from turnlog.agent.opening import Attached
 from turnlog.agent.settled import finished
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
@@ -23,7 +23,7 @@ from turnlog.errors import RunError, ToolServerError
 from turnlog.model import ServerMeta, Tool
 
 if TYPE_CHECKING:
-    from turnlog.agent.mcp_connection import Connection
+    from turnlog.agent.mcp.connection import Connection
 
 _R = TypeVar("_R")
 

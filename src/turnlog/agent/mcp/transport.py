@@ -11,10 +11,10 @@ from typing import Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from turnlog.agent.mcp_failures import StderrTail
-from turnlog.agent.mcp_http import Client
-from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_program import LINE_BYTES_MAX, program
+from turnlog.agent.mcp.failures import StderrTail
+from turnlog.agent.mcp.http import Client
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.program import LINE_BYTES_MAX, program
 from turnlog.providers.proxies import check_proxies
 
 _HTTP_WRITE_TIMEOUT_S = 60.0

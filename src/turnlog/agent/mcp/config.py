@@ -16,7 +16,7 @@ from typing import cast
 import msgspec
 from msgspec import Struct
 
-from turnlog.agent.mcp_config_text import Texts, inputs_of
+from turnlog.agent.mcp.config_text import Texts, inputs_of
 from turnlog.errors import MetaError, SecretError
 from turnlog.model import ServerMeta
 from turnlog.record.secrets import masked_forms, refuse_secrets_in_url

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.agent.half_pairs import any_json
-from turnlog.agent.mcp_content import base64_content
+from turnlog.agent.mcp.content import base64_content
 from turnlog.agent.spellings import spellings
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError, TurnlogError

@@ -23,8 +23,8 @@ from msgspec import Raw, Struct
 from pydantic import TypeAdapter, ValidationError
 
 from turnlog.agent.half_pairs import any_json
-from turnlog.agent.mcp_content import raw_json
-from turnlog.agent.mcp_signals import MisbehaviourError
+from turnlog.agent.mcp.content import raw_json
+from turnlog.agent.mcp.signals import MisbehaviourError
 from turnlog.model.long_strings import PIECE
 from turnlog.model.tools import ABSENT
 

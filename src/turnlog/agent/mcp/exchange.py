@@ -20,8 +20,8 @@ from mcp.types import PaginatedRequestParams, PaginatedResult
 from mcp.types.jsonrpc import METHOD_NOT_FOUND
 from msgspec import Raw
 
-from turnlog.agent.mcp_listing import listed
-from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
+from turnlog.agent.mcp.listing import listed
+from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
 
 PAGES_MAX = 1000
 """Pages of a tool listing; a server that has more never ends it."""

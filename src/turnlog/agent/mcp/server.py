@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from turnlog.agent.mcp_content import raw_json
-from turnlog.agent.mcp_descriptions import (
+from turnlog.agent.mcp.content import raw_json
+from turnlog.agent.mcp.descriptions import (
     DESCRIPTION_CHARACTERS_MAX,
     INSTRUCTIONS_CHARACTERS_MAX,
     cut,
     with_descriptions_cut,
 )
-from turnlog.agent.mcp_grants import Grant, kept_grant
-from turnlog.agent.mcp_launch import Launch, launch
-from turnlog.agent.mcp_resources import ServerResource
-from turnlog.agent.mcp_signals import CallRefusedError, ConnectionGoneError, KeyringUnusableError, label
+from turnlog.agent.mcp.grants import Grant, kept_grant
+from turnlog.agent.mcp.launch import Launch, launch
+from turnlog.agent.mcp.resources import ServerResource
+from turnlog.agent.mcp.signals import CallRefusedError, ConnectionGoneError, KeyringUnusableError, label
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta, Tool
@@ -30,8 +30,8 @@ from turnlog.registers import SERVER_SEPARATOR
 from turnlog.store.telling import logger
 
 if TYPE_CHECKING:
-    from turnlog.agent.mcp_connection import Connection
-    from turnlog.agent.mcp_listing import ListedTool
+    from turnlog.agent.mcp.connection import Connection
+    from turnlog.agent.mcp.listing import ListedTool
 
 _log = logger("turnlog.mcp")
 
@@ -215,7 +215,7 @@ class Server:
     def _given(self) -> tuple[Launch, Grant | None, str]:
         """Return how to start it, what has been granted for it, and why the keyring cannot be used that would say."""
         with suppress(ImportError):  # it is told where it is needed
-            import_module("turnlog.agent.mcp_connection")  # a second, with the SDK: not in the event loop
+            import_module("turnlog.agent.mcp.connection")  # a second, with the SDK: not in the event loop
         given = launch(self.meta, self._environment)
         asks = given.url and not any(name.lower() == "authorization" for name in given.headers)
         try:
@@ -225,7 +225,7 @@ class Server:
 
     def _connect(self, given: Launch, grant: Grant | None, keyring: str) -> Connection:
         try:
-            from turnlog.agent.mcp_connection import Connection  # noqa: PLC0415 - it imports the SDK, an extra
+            from turnlog.agent.mcp.connection import Connection  # noqa: PLC0415 - it imports the SDK, an extra
         except ImportError as error:
             raise ToolServerError(
                 f"{self._label} needs the package `mcp`: install it with `pip install 'turnlog[mcp]'`",

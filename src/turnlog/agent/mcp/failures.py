@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.types.jsonrpc import CONNECTION_CLOSED
 from pydantic import ValidationError
 
-from turnlog.agent.mcp_launch import Launch
-from turnlog.agent.mcp_signals import LoginError, MisbehaviourError
+from turnlog.agent.mcp.launch import Launch
+from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
 from turnlog.errors import ProviderError
 from turnlog.model import ServerMeta
 from turnlog.providers.proxies import proxy_of
