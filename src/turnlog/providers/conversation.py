@@ -285,14 +285,7 @@ class Conversation:
         answers, moved = self._answers(due, index, content)
         for call in due:
             call.settled = True
-        rest = [
-            carried
-            for place, block in enumerate(blocks)
-            for carried in self._block(block, message, index, place)
-            if not isinstance(block, ToolResult)
-        ]
-        while not self._capabilities.thinking_last and rest and isinstance(rest[-1], Thinking):
-            self._refuse_or_drop("thinking", "no message can end with it", message, blocks.index(rest.pop()))
+        rest = self._in_their_place(index, message, blocks)
         for place, block in enumerate(blocks):
             if isinstance(block, ToolResult) and self._results[index, place] is None:
                 self._lose("dropped", message.turn, "tool_result", _no_call(block), place)
@@ -312,6 +305,19 @@ class Conversation:
             return self._message("user", message.turn, [*answers, *moved, *rest], cache=message.cache)
         before = self._message("user", due[0].turn, [*answers, *moved], cache=False) if answers else []
         return before + self._message(role, message.turn, rest, cache=message.cache)
+
+    def _in_their_place(self, index: int, message: Message, blocks: Sequence[WindowBlock]) -> list[Block]:
+        """Return what is carried where it stands in a message: all but results, which follow their calls."""
+        placed = [
+            (place, carried)
+            for place, block in enumerate(blocks)
+            for carried in self._block(block, message, index, place)
+            if not isinstance(block, ToolResult)
+        ]
+        while not self._capabilities.thinking_last and placed and isinstance(placed[-1][1], Thinking):
+            place, _ = placed.pop()
+            self._refuse_or_drop("thinking", "no message can end with it", message, place)
+        return [carried for _, carried in placed]
 
     def _message(self, role: str, turn: str, blocks: Sequence[Block], *, cache: bool) -> list[Carried]:
         if not blocks:

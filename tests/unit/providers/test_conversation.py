@@ -23,6 +23,7 @@ from tests.unit.providers.carrying import (
 from turnlog import UnsupportedContentError
 from turnlog.model import LossEntry, Message
 from turnlog.model.chunked import Chunked
+from turnlog.model.long_strings import PIECE
 from turnlog.providers import Capabilities
 from turnlog.providers.carriage import Target
 from turnlog.providers.conversation import Conversation
@@ -295,6 +296,18 @@ def test_block_of_another_model_is_dropped_and_reported(block: dict[str, Any], c
     assert [(loss.kind, loss.block, loss.turn, loss.index) for loss in found.losses] == [
         ("dropped", block["type"], "t", 0)
     ]
+
+
+@pytest.mark.parametrize("text", ["hm", pytest.param("hm" * PIECE, id="long")])
+def test_thinking_that_no_message_can_end_with_is_dropped_at_its_place(text: str) -> None:
+    """Of two that say the same the last one, long or short."""
+    thought = _PLAIN | {"thinking": text}
+    ends = Capabilities(thinking="all", thinking_last=False)
+    embedding = Conversation(ends, Target(adapter="tester", **OWN, on_loss=None), encode, embeds_texts=True)
+    said = message("assistant", thought, "a", thought, turn="t", **OWN)
+    for found in (carry(said, capabilities=ends), shown(embedding.carry(Chunked([said])))):
+        assert [block["type"] for block in found.messages[0]["blocks"]] == ["thinking", "text"]
+        assert [(loss.kind, loss.block, loss.index) for loss in found.losses] == [("dropped", "thinking", 2)]
 
 
 def test_native_block_goes_back_to_its_model_unchanged() -> None:
