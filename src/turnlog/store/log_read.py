@@ -371,6 +371,12 @@ class LogRead(ABC):
             found += size or 0
         return found
 
+    def stored_payload_bytes(self) -> int:
+        """Return the bytes of the payloads that are in the table itself, as they are stored there."""
+        statement = f"SELECT COALESCE(SUM(LENGTH(payload)), 0) FROM {self.EVENTS} WHERE NOT ({IN_FILES})"
+        stored: list[tuple[int]] = self.rows(statement)
+        return stored[0][0]
+
     def topics(self) -> dict[str, int]:
         """Return the number of events of each topic, by topic."""
         rows = self.rows(f"SELECT topic, COUNT(*) FROM {self.EVENTS} GROUP BY topic ORDER BY topic")

@@ -227,6 +227,10 @@ class ReadTransaction(FoldTransaction, Protocol):
         """
         ...
 
+    def stored_payload_bytes(self) -> int:
+        """Return the bytes of the payloads that are in the table itself, as they are stored there."""
+        ...
+
     def topics(self) -> dict[str, int]:
         """Return the number of events of each topic, by topic."""
         ...

@@ -101,6 +101,17 @@ def test_large_payloads_are_objects(tmp_path: Path, postgres_url: str, place: st
         assert log.verify().damage == ()
 
 
+def test_what_stands_in_an_object_is_not_counted_as_stored_in_the_table(postgres_url: str, place: str) -> None:
+    """It has bytes of its own in the measures of a store."""
+    with TurnLog.open(at(postgres_url, place)) as log:
+        log.add_turn("small")
+        small = log.stats()
+        log.add_turn(TEXT)
+        large = log.stats()
+    assert (small.file_count, large.file_count, small.stored_payload_bytes > 0) == (0, 1, True)
+    assert large.stored_payload_bytes == small.stored_payload_bytes
+
+
 def test_same_payload_is_one_object(tmp_path: Path, postgres_url: str, place: str) -> None:
     """Erasing one of its events keeps it, erasing the last one removes it."""
     with TurnLog.open(at(postgres_url, place)) as log:

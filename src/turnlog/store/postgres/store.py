@@ -481,7 +481,6 @@ class PostgresStore(Store):
     def stats(self) -> StoreStats:
         """Measure the store."""
         with self.read() as transaction:
-            [(stored,)] = transaction.rows("SELECT COALESCE(SUM(LENGTH(payload)), 0)::bigint FROM stored_events")
             payload_bytes = transaction.payload_bytes()
             [(disk_bytes,)] = transaction.rows(
                 "SELECT COALESCE(SUM(pg_total_relation_size(oid)), 0)::bigint FROM pg_class"
@@ -492,7 +491,7 @@ class PostgresStore(Store):
             return StoreStats(
                 events=transaction.log_end(),
                 payload_bytes=payload_bytes,
-                stored_payload_bytes=stored,
+                stored_payload_bytes=transaction.stored_payload_bytes(),
                 file_count=len(sizes),
                 file_bytes=sum(sizes),
                 disk_bytes=disk_bytes,

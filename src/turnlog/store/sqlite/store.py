@@ -442,11 +442,9 @@ class SQLiteStore(Store, handles.Resting):
     def stats(self) -> StoreStats:
         """Measure the store."""
         with self.read() as transaction:
-            [(events, stored)] = transaction.rows(
-                "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0) FROM stored_events WHERE payload_placement < 3"
-            )
-            payload_bytes = transaction.payload_bytes()
             events = transaction.log_end()
+            payload_bytes = transaction.payload_bytes()
+            stored = transaction.stored_payload_bytes()
         file_count, file_bytes = self._payloads.stats()
         parts = (self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")) if self._path else ()
         database_bytes = sum(part.stat().st_size for part in parts if part.exists())
