@@ -14,7 +14,6 @@ from tests.agent.wires import KEY, Anthropic, OpenAI, Wire, set_up
 from tests.wires.server import Answer, WireServer, stream, whole
 
 from turnlog import TurnLog
-from turnlog.agent import running
 from turnlog.agent.events import CallRetried, RunEvent
 from turnlog.agent.result import text_of_replies
 
@@ -150,7 +149,7 @@ def test_a_provider_that_fails_is_asked_and_recorded_as_the_page_says(
     """Tries, waits, what the run says, what the log has; each try is a call in the log and one request on the wire."""
     wire = WIRES[name]
     monkeypatch.setenv(wire.key_variable, KEY)
-    monkeypatch.setattr(running.random, "uniform", lambda _low, _high: HASTE)
+    monkeypatch.setattr("turnlog.providers.wire.random.uniform", lambda _low, _high: HASTE)
     told: list[RunEvent] = []
     with failing(case, wire) as (url, server):
         set_up(log, wire, url)
@@ -185,7 +184,7 @@ def test_a_provider_that_failed_once_is_asked_again_and_answers(
     wire, answer = WIRES[name], CASES[case]
     assert answer is not None
     monkeypatch.setenv(wire.key_variable, KEY)
-    monkeypatch.setattr(running.random, "uniform", lambda _low, _high: HASTE)
+    monkeypatch.setattr("turnlog.providers.wire.random.uniform", lambda _low, _high: HASTE)
     with WireServer(answer(wire), wire.reply("Well.")) as server:
         set_up(log, wire, server.url)
         result = log.run("Go.", pointer="kilo", bookmark="main")

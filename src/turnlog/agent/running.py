@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
@@ -54,6 +53,7 @@ from turnlog.model import (
 )
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
 from turnlog.providers.tool_choice import unforced
+from turnlog.providers.wire import pause_s
 from turnlog.record.bookmarks import check_head
 from turnlog.record.drafts import TurnDraft, reply_draft
 from turnlog.record.fields import check_bookmark, check_expected_head, check_subject
@@ -360,7 +360,7 @@ class Run:
             error = response.error
             if error is None or not error.retryable or self._shown or tries >= tries_max:
                 return response
-            wait_s = _wait_s(tries) if error.retry_after_s is None else error.retry_after_s
+            wait_s = pause_s(tries) if error.retry_after_s is None else error.retry_after_s
             if wait_s > self._policy.retry_wait_max_s:
                 return response
             self._followers.tell(CallRetried(call=self._calls[-1], error=error, tries=tries, wait_s=wait_s))
@@ -623,11 +623,6 @@ class Run:
             output=self._output,
             invalid=str(self._invalid) if stopped == "invalid" else None,
         )
-
-
-def _wait_s(tries: int) -> float:
-    """Return how long to wait after a failed try, in seconds, where the provider does not say."""
-    return min(0.5 * 2 ** (tries - 1), 8.0) * random.uniform(0.75, 1)
 
 
 def _shows(delta: Delta) -> bool:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Protocol
 
 from turnlog.audit import memory
-from turnlog.audit.posting import TIMEOUT_S, post, shown_address
+from turnlog.audit.posting import TIMEOUT_S, post
 from turnlog.errors import PlaceError
 from turnlog.store.files import FILE_MODE, not_a_file, sync_folder
+from turnlog.web_address import parsed, shown_server
 
 
 class Place(Protocol):
@@ -154,10 +155,10 @@ class Webhook:
 
     def __init__(self, url: str, *, timeout_s: float = TIMEOUT_S) -> None:
         """Take its URL, and how long it may take until it answers."""
-        shown = shown_address(url)
-        if shown is None:
+        parts = parsed(url)
+        if parts is None:
             raise PlaceError("a place on the web is a URL with http:// or https:// and a host")
-        self.name = shown
+        self.name = shown_server(parts)
         self._url = url
         self._timeout_s = timeout_s
 

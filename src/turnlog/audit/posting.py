@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import aclosing
 from threading import Thread
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from turnlog.errors import TurnlogError
+from turnlog.web_address import parsed
+
+if TYPE_CHECKING:
+    import httpx2
 
 TIMEOUT_S = 30.0
 """How long an exchange may take: from looking up the name of a server to the last byte of its answer."""
@@ -18,7 +21,7 @@ TIMEOUT_S = 30.0
 _CLOSING_S = 1.0
 """How long a connection is given to close, and what cannot be broken off, such as looking up a name, to end."""
 
-Failed = Callable[[str], TurnlogError]
+Failed = Callable[[str], Exception]
 """Returns the error to raise, from why there is no answer."""
 
 
@@ -34,19 +37,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     status: int
     media_type: str
     body: bytes
-
-
-def shown_address(url: str) -> str | None:
-    """Return scheme, host and port of a URL, the rest of which may be secret; None where it is none of the web."""
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return None
-    if parts.scheme not in ("http", "https") or not host:
-        return None
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}" + ("" if port is None else f":{port}")
 
 
 def post(
@@ -71,9 +61,9 @@ def post(
         timeout_s: how long all of it may take, in seconds, above 0.
 
     Raises:
-        TurnlogError: there is no answer, or not all of it in time: what `failed` returns.
+        Exception: there is no answer, or not all of it in time: what `failed` returns.
     """
-    if shown_address(url) is None:
+    if parsed(url) is None:
         raise failed("its address is no URL with http:// or https://")
     answered: Future[Answer] = Future()
 
@@ -81,7 +71,7 @@ def post(
         import asyncio  # noqa: PLC0415 - most commands post nothing
 
         try:
-            answered.set_result(asyncio.run(_exchange(url, content, headers, answer_bytes, timeout_s)))
+            answered.set_result(asyncio.run(_answer(url, content, headers, answer_bytes, timeout_s)))
         except Exception as error:  # noqa: BLE001 - it is raised where it is waited for
             answered.set_exception(error)
 
@@ -94,39 +84,64 @@ def post(
         raise failed(str(error) or type(error).__name__) from error
 
 
-async def _exchange(
-    url: str, content: bytes, headers: Mapping[str, str], answer_bytes: int, timeout_s: float
-) -> Answer:
+async def _answer(url: str, content: bytes, headers: Mapping[str, str], answer_bytes: int, timeout_s: float) -> Answer:
     """Do it.
 
     Raises:
         OSError: there is no answer.
         TimeoutError: not all of it was there in time.
     """
-    import asyncio  # noqa: PLC0415 - as above
-
     import httpx2  # noqa: PLC0415 - as above
 
-    # An answer that is packed could be any size when it is unpacked.
-    headers = {**headers, "Accept-Encoding": "identity"}
     try:
-        async with (
-            asyncio.timeout(timeout_s),
-            httpx2.AsyncClient(timeout=None) as client,
-            client.stream("POST", url, content=content, headers=headers) as response,
-        ):
-            body = b""
-            if answer_bytes:
-                async with aclosing(response.aiter_raw()) as chunks:
-                    async for chunk in chunks:
-                        body += chunk
-                        if len(body) >= answer_bytes:
-                            break
-            kind = response.headers.get("Content-Type", "")
-            return Answer(status=response.status_code, media_type=kind, body=body[:answer_bytes])
+        async with httpx2.AsyncClient(timeout=None) as client:
+            response, body = await exchange(
+                client, url, content, headers=headers, answer_bytes=answer_bytes, timeout_s=timeout_s
+            )
     except httpx2.TimeoutException as error:
         raise TimeoutError from error
-    except httpx2.InvalidURL as error:
+    except (httpx2.InvalidURL, UnicodeError) as error:
         raise OSError("its address is no URL") from error
     except (httpx2.HTTPError, httpx2.StreamError) as error:
         raise OSError(str(error) or type(error).__name__) from error
+    return Answer(status=response.status_code, media_type=response.headers.get("Content-Type", ""), body=body)
+
+
+async def exchange(
+    client: httpx2.AsyncClient,
+    url: str,
+    content: bytes | Iterable[bytes] | AsyncIterable[bytes],
+    *,
+    headers: Mapping[str, str],
+    answer_bytes: int,
+    timeout_s: float,
+) -> tuple[httpx2.Response, bytes]:
+    """Send a POST request, and return the response, which is closed, and the beginning of its body.
+
+    A connection over which more would come is not used again.
+
+    Args:
+        client: what sends it. Clients have no limit for all of an exchange: this one is to have none.
+        url: where to.
+        content: the body to send, whole or in pieces.
+        headers: what to say with it.
+        answer_bytes: how many bytes of the answer to read; with 0, the answer is there with its status.
+        timeout_s: how long all of it may take, in seconds, above 0.
+
+    Raises:
+        TimeoutError: not all of it was there in time.
+        httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, UnicodeError: there is no answer.
+    """
+    import asyncio  # noqa: PLC0415 - most commands post nothing
+
+    # An answer that is packed could be any size when it is unpacked.
+    headers = {**headers, "accept-encoding": "identity"}
+    body = b""
+    async with asyncio.timeout(timeout_s), client.stream("POST", url, content=content, headers=headers) as response:
+        if answer_bytes:
+            async with aclosing(response.aiter_raw()) as chunks:
+                async for chunk in chunks:
+                    body += chunk
+                    if len(body) >= answer_bytes:
+                        break
+    return response, body[:answer_bytes]

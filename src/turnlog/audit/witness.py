@@ -39,9 +39,10 @@ from turnlog.audit.notes import (
     parse_signature,
     verified_signatures,
 )
-from turnlog.audit.posting import TIMEOUT_S, Answer, post, shown_address
+from turnlog.audit.posting import TIMEOUT_S, Answer, post
 from turnlog.errors import ProofError, SigningKeyError, TurnlogError
 from turnlog.store.files import FILE_MODE, file_error, folder_mode, make_folders, open_file
+from turnlog.web_address import parsed, shown_server
 
 __all__ = [
     "BODY_BYTES_MAX",
@@ -416,8 +417,8 @@ class _Asked:
         self._url = url
         self._verifier = verifier
         self._timeout_s = timeout_s
-        shown = shown_address(url)
-        self._name = f"the witness {verifier.name!r}" + ("" if shown is None else f" at {shown}")
+        parts = parsed(url)
+        self._name = f"the witness {verifier.name!r}" + ("" if parts is None else f" at {shown_server(parts)}")
 
     def post(self, body: bytes) -> Answer:
         """Return what it answers.

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -165,8 +166,11 @@ def _main(tokens: list[str]) -> int:
         # Whoever read the output has seen enough (`turnlog log | head`).
         abandon_output()
         return 0
-    except UnicodeError:
-        return _fail("an argument is not valid UTF-8", EXIT_USAGE)
+    except UnicodeEncodeError as error:
+        # What is not UTF-8 in an argument is half a pair of surrogates for Python (PEP 383).
+        if any("\ud800" <= character <= "\udfff" for character in chain.from_iterable(tokens)):
+            return _fail("an argument is not valid UTF-8", EXIT_USAGE)
+        return _fail_by_bug(error)
     except (TurnlogError, OSError, RecursionError, MemoryError) as error:
         return _fail(error, EXIT_USAGE)
     except Exception as error:  # noqa: BLE001 - a traceback is a bug, and its status must not be that of damage

@@ -25,10 +25,9 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 from msgspec import Struct
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception, stop_after_attempt
-from tenacity.wait import wait_exponential_jitter
 
 from turnlog.errors import ProviderError
-from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
+from turnlog.providers.interface import Connection, PreparedRequest, RawEvent, not_a_base_url
 from turnlog.providers.proxies import check_proxies, proxy_of
 from turnlog.providers.raw_json import UNREADABLE
 from turnlog.providers.sending import Body, sent, told_how_far
@@ -41,13 +40,14 @@ from turnlog.providers.wire import (
     connection_error,
     events_in,
     no_models,
-    not_a_base_url,
+    pause_s,
     said_by,
     sendable_key,
     status_error,
     wait_said_by,
     without_key,
 )
+from turnlog.web_address import shown
 
 if TYPE_CHECKING:
     import httpx2
@@ -56,8 +56,6 @@ WAIT_S_MAX = 60.0
 """The longest wait that a provider can ask for, in seconds. One that asks for a longer one is not asked again."""
 
 T = TypeVar("T", Retrying, AsyncRetrying)
-
-_pause = wait_exponential_jitter(initial=0.5, max=8, jitter=0.5)
 
 
 class HttpCall(Struct, frozen=True, kw_only=True):
@@ -248,7 +246,8 @@ def _sent(client: httpx2.Client, adapter: str, call: HttpCall, connection: Conne
 
 async def _asent(client: httpx2.AsyncClient, adapter: str, call: HttpCall, connection: Connection) -> httpx2.Response:
     """Do what `_sent` does, for asyncio."""
-    body, request = _request(client, call, is_async=True)
+    with converted(adapter, connection):
+        body, request = _request(client, call, is_async=True)
     with told_how_far(body), converted(adapter, connection):
         response = await client.send(request, stream=True)
         if response.is_success:
@@ -376,7 +375,7 @@ def _may_pass(error: BaseException) -> bool:
 def _wait_s(state: RetryCallState) -> float:
     error = None if state.outcome is None else state.outcome.exception()
     asked = error.retry_after_s if isinstance(error, ProviderError) else None
-    return _pause(state) if asked is None else asked
+    return pause_s(state.attempt_number) if asked is None else asked
 
 
 # Errors
@@ -389,7 +388,7 @@ def converted(adapter: str, connection: Connection) -> Generator[None, None, Non
 
     try:
         yield
-    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError) as error:
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, UnicodeError, OSError) as error:
         raise network_error(adapter, error, connection) from error
 
 
@@ -397,7 +396,7 @@ def network_error(adapter: str, error: BaseException, connection: Connection) ->
     """Return the error behind one of the HTTP library."""
     import httpx2  # noqa: PLC0415
 
-    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL | UnicodeError):  # of a host's name
         return not_a_base_url(adapter, connection)
     connecting = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError)
     proxy = proxy_of(_asked(error)) if connecting else ""
@@ -421,8 +420,7 @@ def refused(adapter: str, response: httpx2.Response, connection: Connection) -> 
         retry_after = str(float(response.headers["retry-after-ms"]) / 1000)
     location = response.headers.get("location")
     if response.is_redirect and location:
-        to = urlsplit(urljoin(str(response.url), location))
-        place = f"{to.scheme}://{to.netloc.rpartition('@')[2]}{to.path}"
+        place = shown(urlsplit(urljoin(str(response.url), location)))
         said = f"it redirects to {without_key(place, connection)}, which is not followed: check the base URL"
         return status_error(adapter, response.status_code, said, who=connection.who)
     try:

@@ -34,6 +34,7 @@ from turnlog.providers.cut_characters import CutCharacters
 from turnlog.providers.losses import Losses, OnLoss
 from turnlog.providers.output_schema import OutputSchema, lose, output_schema, with_output
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.web_address import parsed, shown
 
 __all__ = [
     "Client",
@@ -439,7 +440,9 @@ class Provider(ABC):
         """Return the connection with an endpoint, never one that the key is not for."""
         connection = msgspec.structs.replace(connection, provider=self.provider)
         if connection.base_url is not None:
-            return msgspec.structs.replace(connection, who=f"{self.provider} at {_address(connection.base_url)}")
+            if parsed(connection.base_url) is None:
+                raise not_a_base_url(self.name, connection)
+            return msgspec.structs.replace(connection, who=_who(self.provider, connection.base_url))
         if not self._at_home:
             raise ProviderError(f"{self.provider!r} has no base URL: set one", provider=self.name)
         return msgspec.structs.replace(connection, base_url=self.base_url, who=self.provider)
@@ -499,11 +502,15 @@ def _asks_for_search(option: object) -> bool:
     return option is True
 
 
-def _address(base_url: str) -> str:
-    """Return an address as it can be shown: without what may be a password or a key."""
-    scheme, slashes, rest = base_url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}".rstrip("/")
+def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:
+    """Return the error of an endpoint that no URL names."""
+    return ProviderError(f"{adapter}: {connection.base_url!r} is not a base URL: give http(s)://…", provider=adapter)
+
+
+def _who(provider: str, base_url: str) -> str:
+    """Return what errors call a provider at an address, without what may be a password or a key in it."""
+    parts = parsed(base_url)
+    return provider if parts is None else f"{provider} at {shown(parts).rstrip('/')}"
 
 
 class _Gathered:
@@ -539,7 +546,7 @@ class _Gathered:
         told = response.error
         if error is None and told is not None and self._base_url is not None:
             # What the stream itself says has the provider's name, and not where that is.
-            message = told.message.replace(self._name, f"{self._name} at {_address(self._base_url)}", 1)
+            message = told.message.replace(self._name, _who(self._name, self._base_url), 1)
             response = msgspec.structs.replace(response, error=msgspec.structs.replace(told, message=message))
         if error is not None:
             response = response.failed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 RETRYABLE_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """HTTP statuses after which the same request may succeed later (RFC 9110 §15; 529: Anthropic, overloaded)."""
+
+_PAUSES_S = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""How long to wait at most after each failed try, in seconds; the last one stands for all others."""
 
 CONNECT_S = 30.0
 """How long is waited for a connection at most, in seconds: whoever is there answers that much sooner than a model."""
@@ -231,11 +235,6 @@ def _one_line(said: object) -> str:
     return " ".join(str(said).split())[:_MESSAGE_CHARACTERS_MAX]
 
 
-def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:
-    """Return the error of an endpoint that no URL names."""
-    return ProviderError(f"{adapter}: {connection.base_url!r} is not a base URL: give http(s)://…", provider=adapter)
-
-
 @contextmanager
 def no_models(adapter: str, connection: Connection, *errors: type[Exception]) -> Generator[None, None, None]:
     """Raise what reading a list of models raises as `ProviderError`: JSON that cannot be read, and further errors."""
@@ -330,3 +329,14 @@ def asked_wait_s(retry_after: str | None) -> float | None:
     if moment.tzinfo is None:  # it names no zone, or `-0000`: a date in HTTP is in UTC (§5.6.7)
         moment = moment.replace(tzinfo=UTC)
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
+
+
+def pause_s(tries: int) -> float:
+    """Return how long to wait after a failed try, in seconds, where the provider does not say.
+
+    Those that failed at one moment do not all ask again at one moment.
+
+    Args:
+        tries: how many there were, from 1 on.
+    """
+    return _PAUSES_S[min(tries, len(_PAUSES_S)) - 1] * random.uniform(0.75, 1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, urlsplit
-
 from turnlog.errors import MetaError
 from turnlog.record.secrets import refuse_secrets_in_url
+from turnlog.registers.variables import filled
+from turnlog.web_address import parsed
 
 
 def check_url(url: str, *, field: str) -> None:
@@ -15,24 +15,15 @@ def check_url(url: str, *, field: str) -> None:
         MetaError: it is not an address.
         SecretError: a part of it looks like a secret.
     """
-    _parts(url, field)
     refuse_secrets_in_url(url, field=field)
     check_address(url, field=field)
 
 
 def check_address(url: str, *, field: str) -> None:
-    """Check that a text is an HTTP address, whatever is in it.
+    """Check that a text is an HTTP address, whatever is in it; a variable of the environment stands for what fits.
 
     Raises:
         MetaError: it is not an address.
     """
-    parts = _parts(url, field)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parsed(filled(url, "1")) is None:
         raise MetaError(f"{field}: {url!r} is not an address such as https://example.org/v1", field=field)
-
-
-def _parts(url: str, field: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError as error:
-        raise MetaError(f"{field}: {url!r} is not a URL: {error}", field=field) from error

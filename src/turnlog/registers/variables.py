@@ -32,6 +32,11 @@ def expanded(text: str, look_up: Callable[[str], str | None]) -> str:
     return _REFERENCE.sub(value_of, text)
 
 
+def filled(text: str, value: str) -> str:
+    """Return a text with one value in place of all its variables."""
+    return _REFERENCE.sub(value, text)
+
+
 def variables_in(text: str) -> list[str]:
     """Return the names of the variables of a text, each once, in their order."""
     return list(dict.fromkeys(found["name"] for found in _REFERENCE.finditer(text)))

@@ -26,6 +26,8 @@ from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, R
 from turnlog.providers.sending import PIECE_BYTES, WHOLE_BYTES_MAX
 
 KEY = "key-of-a-test"
+LONG = "\u00fc" * 60
+"""The name of a host, whose encoded form is longer than names can be."""
 REFUSED = b'{"error":{"message":"Slow down.","type":"rate_limit_error"}}'
 KEY_VARIABLES = [get(name).key_variable for name in names()]
 
@@ -461,9 +463,11 @@ def test_server_that_is_not_there_is_an_error(adapter: Provider, call: Call) -> 
     ("change", "said"),
     [
         ({"base_url": "nowhere"}, "{}: 'nowhere' is not a base URL: give http(s)://\u2026"),
+        ({"base_url": "http://a..b"}, "{}: 'http://a..b' is not a base URL: give http(s)://\u2026"),
+        ({"base_url": f"http://{LONG}"}, f"{{}}: 'http://{LONG}' is not a base URL: give http(s)://\u2026"),
         ({"api_key": "a\nb"}, "the API key for {} has a line end or another character that cannot be sent"),
     ],
-    ids=["base URL", "key"],
+    ids=["base URL", "host", "host that is too long when it is encoded", "key"],
 )
 def test_connection_that_cannot_be_used_is_an_error(
     adapter: Provider, call: Call, change: dict[str, Any], said: str

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from concurrent.futures import Future, wait
 
-import httpx2
 from mcp.client.auth import OAuthFlowError
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.shared.auth import OAuthToken
@@ -20,8 +18,9 @@ from mcp.shared.auth import OAuthToken
 from turnlog.agent.mcp.grants import Grant, keep_renewed, kept_grant, login_lock
 from turnlog.agent.mcp.signals import KeyringUnusableError, LoginError, MisbehaviourError
 from turnlog.agent.mcp.tokens import AnswerError, Models, models, refresh_request, renewed, tokens_of
+from turnlog.audit.posting import post
 from turnlog.errors import ToolServerError
-from turnlog.providers.wire import RETRYABLE_STATUS, why
+from turnlog.providers.wire import RETRYABLE_STATUS
 
 SENT_WAIT_S = 3.0
 """How long a renewal that was sent is waited for when its connection is closed. An interrupted command has 5 s."""
@@ -116,22 +115,18 @@ class Renewal:
         request = refresh_request(grant, self._context)
         if request is None:
             raise self._expired()
-        try:
-            with httpx2.Client(timeout=ANSWER_S) as client:
-                self._send()
-                ends_s = time.monotonic() + ANSWER_S
-                response = client.send(request, stream=True)
-                body = b""
-                for piece in response.iter_bytes():
-                    body += piece
-                    if len(body) > _ANSWER_BYTES_MAX or time.monotonic() > ends_s:
-                        raise AnswerError("did not come to the end of its answer", status=response.status_code)
-        except httpx2.HTTPError as error:
-            raise LoginError(
-                "has a login that could not be renewed: the authorization server cannot be reached"
-                f" ({why(error)}): try again"
-            ) from error
-        return tokens_of(response.status_code, body)
+        self._send()
+        answer = post(
+            str(request.url),
+            request.content,
+            headers=request.headers,
+            failed=_unreachable,
+            answer_bytes=_ANSWER_BYTES_MAX + 1,
+            timeout_s=ANSWER_S,
+        )
+        if len(answer.body) > _ANSWER_BYTES_MAX:
+            raise AnswerError("did not come to the end of its answer", status=answer.status)
+        return tokens_of(answer.status, answer.body)
 
     def _send(self) -> None:
         """Note that the request is sent now, if it still is to be."""
@@ -151,6 +146,12 @@ class Renewal:
 
     def _expired(self) -> LoginError:
         return LoginError(f"wants a login (the login has expired): `turnlog mcp login {self._name}`")
+
+
+def _unreachable(why: str) -> LoginError:
+    return LoginError(
+        f"has a login that could not be renewed: the authorization server cannot be reached ({why}): try again"
+    )
 
 
 def _said(error: Exception) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,6 +19,7 @@ from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.loop import Loop
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.store import Store
+from turnlog.web_address import parsed, shown_server
 
 STREAM = "TURNLOG"
 PREFIX = "turnlog"
@@ -70,12 +70,8 @@ class JetStream(Sink):
         Raises:
             MetaError: one of them is not what it should be.
         """
-        try:
-            parts = urlsplit(url)
-            has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-        except ValueError as error:
-            raise MetaError(f"{url!r} is not a URL: {error}", field="url") from error
-        if parts.scheme not in _SCHEMES or not has_host or not url.isprintable():
+        parts = parsed(url, _SCHEMES)
+        if parts is None:
             raise MetaError(f"{url!r} is not a URL of the form nats://HOST:PORT", field="url")
         if "@" in parts.netloc:
             raise MetaError("the URL has a user or a token in it, which would be kept: leave them out", field="url")
@@ -90,7 +86,7 @@ class JetStream(Sink):
             except OSError as error:
                 raise MetaError(f"the credentials file cannot be read: {error}", field="credentials") from error
         self._url = url
-        self._destination = f"{parts.scheme}://{parts.netloc}/{prefix}"
+        self._destination = f"{shown_server(parts)}/{prefix}"
         self._prefix = prefix
         self._stream = stream
         self._create_stream = create_stream

@@ -18,9 +18,10 @@ from typing import Any
 from turnlog.errors import MetaError, MissingPackageError
 from turnlog.events import TURN
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
-from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint, shown
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint
 from turnlog.feeds.sinks.spans import SpanData, Spans
 from turnlog.store import Store
+from turnlog.web_address import shown
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 PATH = "/v1/traces"

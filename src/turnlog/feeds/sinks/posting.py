@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import aclosing
 from socket import gaierror
 from ssl import SSLError
 from typing import TYPE_CHECKING, cast
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from urllib.parse import SplitResult
 
+from turnlog.audit.posting import exchange
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Sink
 from turnlog.feeds.sinks.loop import Loop
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.providers.sending import sent
 from turnlog.providers.wire import asked_wait_s
+from turnlog.web_address import parsed
 
 if TYPE_CHECKING:
     import httpx2
@@ -37,21 +37,12 @@ def parse_endpoint(url: str, field: str) -> SplitResult:
     Raises:
         MetaError: it is none, or has a user or a password in it.
     """
-    try:
-        parts = urlsplit(url)
-        has_host = bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError as error:
-        raise MetaError(f"{url!r} is not a URL: {error}", field=field) from error
-    if parts.scheme not in ("http", "https") or not has_host or not url.isprintable():
+    parts = parsed(url)
+    if parts is None:
         raise MetaError(f"{url!r} is not a URL of the form https://HOST/PATH", field=field)
     if "@" in parts.netloc:
         raise MetaError("the URL has a user or a password in it, which would be kept: leave them out", field=field)
     return parts
-
-
-def shown(parts: SplitResult) -> str:
-    """Return a URL without what may be secret in it."""
-    return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
 
 class Poster:
@@ -95,17 +86,18 @@ class Poster:
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False)
         content, of_content = sent(body, is_async=True)
-        # An answer that is packed could be any size when it is unpacked.
-        headers = {**headers, **of_content, "accept-encoding": "identity"}
         try:
-            async with (
-                asyncio.timeout(self._timeout_s),
-                self._client.stream("POST", self._url, content=content, headers=headers) as answer,
-            ):
-                said = await _beginning(answer)
+            answer, said = await exchange(
+                self._client,
+                self._url,
+                content,
+                headers={**headers, **of_content},
+                answer_bytes=_ANSWER_BYTES_MAX,
+                timeout_s=self._timeout_s,
+            )
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise self._sink.failed(f"no answer within {self._timeout_s:g} s", retryable=True) from error
-        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, UnicodeError) as error:
             raise self._sink.failed(f"cannot be called: {error}") from error
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise self._sink.failed(f"cannot be reached, or broke off: {_said(error)}", retryable=True) from error
@@ -122,17 +114,6 @@ class Poster:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-
-
-async def _beginning(answer: httpx2.Response) -> bytes:
-    """Read an answer as far as it is wanted. A connection over which more would come is not used again."""
-    content = b""
-    async with aclosing(answer.aiter_raw()) as chunks:
-        async for chunk in chunks:
-            content += chunk
-            if len(content) >= _ANSWER_BYTES_MAX:
-                break
-    return content[:_ANSWER_BYTES_MAX]
 
 
 def _said(error: BaseException) -> str:

@@ -18,9 +18,10 @@ import msgspec
 
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
-from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint, shown
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint
 from turnlog.model.long_strings import json_pieces
 from turnlog.store import Store
+from turnlog.web_address import shown
 
 EVENT_TYPE = "turnlog.events"
 
