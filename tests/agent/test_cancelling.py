@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import anyio
 import pytest
 from tests.agent.running import results, run, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
@@ -333,6 +334,23 @@ def test_a_limit_of_time_around_a_run_is_a_time_out(log: TurnLog) -> None:
 
     with pytest.raises(TimeoutError):
         asyncio.run(go())
+    assert log.turn("main").meta.stop_reason == "aborted"
+
+
+def test_a_cancelled_run_leaves_no_cancellation_behind(log: TurnLog) -> None:
+    """What is awaited behind a scope of anyio's, which cancels again and again, is not cancelled."""
+    adapter = Scripted([{"text": "Half"}, HANG])
+
+    async def go() -> str:
+        with anyio.CancelScope() as scope:
+            arrived = asyncio.create_task(adapter.arrived.wait())
+            arrived.add_done_callback(lambda _: scope.cancel())
+            await log.arun("Go.", bookmark="main", model=MODEL, ask=Ask(adapter=adapter, connection=HERE))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return "went on"
+
+    assert asyncio.run(go()) == "went on"
     assert log.turn("main").meta.stop_reason == "aborted"
 
 

@@ -22,7 +22,7 @@ from turnlog.agent.result import RunResult
 from turnlog.agent.run_events import as_events
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.running import Asked, Run
-from turnlog.agent.settled import hurried_when_cancelled
+from turnlog.agent.settled import delivered, hurried_when_cancelled
 from turnlog.agent.target import Named
 from turnlog.agent.toolbox import Toolbox
 from turnlog.errors import MetaError, RunError
@@ -160,7 +160,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     given = {name: value for name, value in named.items() if value is not None}
     opening = Opening(content=content, system=system, attachments=attachments)
     with hurried_when_cancelled():
-        return await run.run(opening, continues, respond, given, _toolboxes(tools))
+        return await delivered(run.run(opening, continues, respond, given, _toolboxes(tools)))
 
 
 def _in_own_loop(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from turnlog.executors import Executors
@@ -33,6 +33,25 @@ async def settled(executors: Executors, work: Callable[[], T]) -> T:
     given up soon then.
     """
     return await finished(executors.run_append(work))
+
+
+async def delivered(work: Awaitable[T]) -> T:
+    """Await work, and return its result, or raise the cancellation that `settled` still has for this task then.
+
+    It is for what callers await: a cancellation that is left waiting would come out of what they await next, where
+    nobody has cancelled anything.
+    """
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        with suppress(asyncio.CancelledError):  # which is raised already
+            await asyncio.sleep(0)
+        raise
+    except Exception:
+        await asyncio.sleep(0)
+        raise
+    await asyncio.sleep(0)
+    return result
 
 
 async def finished(work: Awaitable[T]) -> T:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from turnlog.agent.settled import settled
+from turnlog.agent.settled import delivered, settled
 from turnlog.executors import Executors
 
 
@@ -90,3 +90,41 @@ def test_a_time_limit_around_the_work_is_a_time_out_after_it(executors: Executor
 
     with pytest.raises(TimeoutError):
         asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "raised", [None, KeyError("x"), asyncio.CancelledError()], ids=["result", "error", "cancelled"]
+)
+def test_a_cancellation_that_waited_comes_out_where_the_work_is_awaited(
+    executors: Executors, raised: BaseException | None
+) -> None:
+    """Whatever the work comes to, and not where the task awaits next: nobody has cancelled anything there."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def record() -> None:
+        begun.set()
+        assert go_on.wait(30)
+
+    async def work() -> None:
+        await settled(executors, record)
+        if raised is not None:
+            raise raised
+
+    async def task() -> str:
+        with pytest.raises(asyncio.CancelledError):
+            await delivered(work())
+        current = asyncio.current_task()
+        assert current is not None
+        assert current.uncancel() == 0
+        await asyncio.sleep(0)
+        return "went on"
+
+    async def main() -> str:
+        running = asyncio.create_task(task())
+        await asyncio.to_thread(begun.wait)
+        running.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        return await running
+
+    assert asyncio.run(main()) == "went on"

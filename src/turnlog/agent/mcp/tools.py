@@ -17,7 +17,7 @@ from turnlog.agent.mcp.resources import ServerPrompt, ServerResource, attached, 
 from turnlog.agent.mcp.server import Server, check_text
 from turnlog.agent.mcp.signals import MisbehaviourError, label
 from turnlog.agent.opening import Attached
-from turnlog.agent.settled import finished
+from turnlog.agent.settled import delivered, finished
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError, ToolServerError
 from turnlog.model import ServerMeta, Tool
@@ -91,7 +91,8 @@ class McpTools(Toolbox):
     ) -> None:
         """End all servers. On return their processes are gone, also where a cancellation comes meanwhile."""
         self._entered = False
-        await finished(asyncio.gather(*(server.close() for server in self._servers.values())))
+        closing = asyncio.gather(*(server.close() for server in self._servers.values()))
+        await delivered(finished(closing))
 
     async def tools(self) -> Sequence[Tool]:
         """Return the tools of all servers: servers in the order given, tools in the server's order.

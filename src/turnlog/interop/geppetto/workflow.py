@@ -25,6 +25,7 @@ from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.policy import Policy
 from turnlog.agent.result import RunResult
 from turnlog.agent.settings import RunSettings
+from turnlog.agent.settled import delivered
 from turnlog.errors import RunError
 from turnlog.interop.geppetto.middleware import Middleware, chain
 from turnlog.interop.geppetto.pending import answer, calls_before_the_end
@@ -110,8 +111,8 @@ async def arun_workflow(
     try:
         async with AsyncExitStack() as stack:
             if calls:
-                answered = await answer(
-                    log, calls, head=head, registry=found, settings=given, tell=follower.on_event, stack=stack
+                answered = await delivered(
+                    answer(log, calls, head=head, registry=found, settings=given, tell=follower.on_event, stack=stack)
                 )
                 if answered.ended is not None:
                     return WorkflowResult(turn=follower.snapshot(answered.ended.head), run=answered.ended)
