@@ -118,6 +118,28 @@ def test_a_run_waits_for_another_one_and_goes_on_behind_it(log: TurnLog) -> None
     assert [turn.id for turn in log.ancestry("main")] == [turn.id for turn in (*first.turns, *second.turns)]
 
 
+def test_runs_that_wait_begin_one_after_the_other(log: TurnLog) -> None:
+    """Also where all begin at one moment: each answer follows its question, on the bookmark."""
+    log.add_turn("Hello", bookmark="main")
+    together = 5
+
+    async def all_at_once() -> list[RunResult]:
+        settings: dict[str, Any] = {"continues": "main", "model": MODEL, "connection": HERE, "wait_s": 60}
+        return await asyncio.gather(
+            *(
+                log.arun(f"Question {number}", **values(**settings, adapter=Scripted(say(f"Answer {number}"))))
+                for number in range(together)
+            )
+        )
+
+    results = asyncio.run(all_at_once())
+    assert {result.head.head for result in results} == {"main"}
+    said = [log.text(turn) for turn in log.ancestry("main")][1:]
+    assert len(said) == 2 * together
+    for question, answer in zip(said[::2], said[1::2], strict=True):
+        assert answer == question.replace("Question", "Answer")
+
+
 @pytest.mark.parametrize("named", [{"continues": "main"}, {"respond": True}], ids=str)
 @pytest.mark.parametrize("resumes", [True, False])
 def test_a_run_does_not_wait_for_ever(log: TurnLog, resumes: bool, named: dict[str, Any]) -> None:

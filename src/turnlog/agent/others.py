@@ -30,6 +30,38 @@ class AtWork:
         self._log = log
         self._turn: str | None = None
         self._release: Release | None = None
+        self._places: list[Release] = []
+        """Locks of the names that this run begins at: other runs that wait do not begin there meanwhile."""
+
+    async def wait(self, continues: str | Sequence[str] | None, wait_s: float, tell: OnEvent, *, respond: bool) -> None:
+        """Wait until no other run is at work on the turns to continue.
+
+        Runs that wait for the same turns begin one after the other: the next one when this one has taken a turn.
+
+        Args:
+            continues: the turns, by id or bookmark.
+            wait_s: how long to wait at most, in seconds.
+            tell: told once that there is another run.
+            respond: the turn to continue is the last one of the log.
+
+        Raises:
+            RunError: there still is one after so many seconds.
+            UnknownTurnError: there is no such turn.
+        """
+        until_s = time.monotonic() + wait_s
+        after, told = 0, False
+        while True:
+            # The end of the log was asked for before: what comes from here on ends the wait.
+            busy = await settled(self._log.executors, partial(self._begin_after, continues, respond))
+            if busy is None:
+                return
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                raise RunError(f"another run is still at work on turn {busy.id!r}: wait longer, or not at all")
+            if not told:
+                tell(HeadBusy(turn=busy, wait_s=wait_s))
+                told = True
+            after = await self._log.executors.run_wait(self._log.store.wait, after, min(left_s, _SLICE_S))
 
     async def begin(self, turn: Turn, named: str) -> bool:
         """Take a turn to go on from, by the name that the caller has for it.
@@ -43,61 +75,51 @@ class AtWork:
 
     async def move(self, turn: Turn) -> bool:
         """Take the turn that the run has recorded, and let go of the one before; False where another run has it."""
-        if turn.id == self._turn:
-            return True
-        # That one is let go of when this one is taken: whoever looks sees one of them taken.
-        release = await settled(self._log.executors, partial(self._log.store.locks.take, turn.id))
-        await self.end()
-        self._turn, self._release = turn.id, release
-        return release is not None
+        if turn.id != self._turn:
+            # What there was is let go of when this one is taken: whoever looks sees one of them taken.
+            release = await settled(self._log.executors, partial(self._log.store.locks.take, turn.id))
+            await self.end()
+            self._turn, self._release = turn.id, release
+            return release is not None
+        places, self._places = self._places, []
+        await self._let_go(places)
+        return True
 
     async def end(self) -> None:
         """Let go of the turn."""
-        release, self._release, self._turn = self._release, None, None
-        if release is not None:
+        held = [*self._places, *([] if self._release is None else [self._release])]
+        self._places, self._release, self._turn = [], None, None
+        await self._let_go(held)
+
+    async def _let_go(self, held: Sequence[Release]) -> None:
+        if held:
             with suppress(StoreError):  # a connection that is lost has no locks
-                await settled(self._log.executors, release)  # a server is told
+                await settled(self._log.executors, partial(_release, held))  # a server is told
+
+    def _begin_after(self, continues: str | Sequence[str] | None, respond: bool) -> Turn | None:
+        """Keep other runs that wait from beginning there, and return the turn that another run is at work on, or None.
+
+        Where another one that waits is about to begin, that is a turn to continue.
+        """
+        named = {continues} if isinstance(continues, str) else set(continues or ())
+        locks, names = self._log.store.locks, [""] if respond else sorted(named)
+        if not self._places:
+            places = [locks.take(f"begin {name}") for name in names]
+            self._places = [place for place in places if place is not None]
+            if None in places:
+                _release(self._places)
+                self._places = []
+                return self._at(names[places.index(None)])
+        turns = map(self._at, names)  # not before: only now they stay where they are
+        return next((turn for turn in turns if locks.is_taken(turn.id) or _is_fresh(self._log, turn)), None)
+
+    def _at(self, name: str) -> Turn:
+        return self._log.turn(name) if name else last_turn(self._log)
 
 
-async def wait_for_others(
-    log: RunLog, continues: str | Sequence[str] | None, wait_s: float, tell: OnEvent, *, respond: bool
-) -> None:
-    """Wait until no other run is at work on the turns to continue.
-
-    Args:
-        log: the log.
-        continues: the turns, by id or bookmark.
-        wait_s: how long to wait at most, in seconds.
-        tell: told once that there is another run.
-        respond: the turn to continue is the last one of the log.
-
-    Raises:
-        RunError: there still is one after so many seconds.
-        UnknownTurnError: there is no such turn.
-    """
-    until_s = time.monotonic() + wait_s
-    after, told = 0, False
-    while True:
-        # The end of the log was asked for before: what comes from here on ends the wait.
-        busy = await log.executors.run_read(_busy_turn, log, continues, respond)
-        if busy is None:
-            return
-        left_s = until_s - time.monotonic()
-        if left_s <= 0:
-            raise RunError(f"another run is still at work on turn {busy.id!r}: wait longer, or not at all")
-        if not told:
-            tell(HeadBusy(turn=busy, wait_s=wait_s))
-            told = True
-        after = await log.executors.run_wait(log.store.wait, after, min(left_s, _SLICE_S))
-
-
-def _busy_turn(log: RunLog, continues: str | Sequence[str] | None, respond: bool) -> Turn | None:
-    """Return the turn to continue on which another run is at work; None where there is none."""
-    named = (continues,) if isinstance(continues, str) else continues or ()
-    for turn in [last_turn(log)] if respond else map(log.turn, named):
-        if log.store.locks.is_taken(turn.id) or _is_fresh(log, turn):
-            return turn
-    return None
+def _release(held: Sequence[Release]) -> None:
+    for release in held:
+        release()
 
 
 def _taken(log: RunLog, turn: Turn, named: str) -> Release | None:

@@ -61,8 +61,10 @@ class Policy(Struct, frozen=True, kw_only=True):
         call_timeout_s: how long a model call may wait for its connection, and for each next piece of a reply, in
             seconds; None for what the connection says: 600.
         wait_s: how long to wait, in seconds, where another run is at work on the turn to continue. Then the run begins
-            behind what that one has recorded, if `continues` is a bookmark. None for not at all: a run without content
-            stops (`busy`), and one with content goes on on a branch of its own.
+            behind what that one has recorded, if `continues` is a bookmark; runs that wait begin one after the other.
+            None for not at all: a run without content stops (`busy`), and one with content takes the bookmark along,
+            so that the reply of the other one is on a branch that no bookmark is at. To refuse that, give
+            `expected_head`.
         total_tokens_max: how many tokens its model calls may take, all kinds together; None for no limit. The reply
             that goes beyond it is recorded, and is the last one.
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.

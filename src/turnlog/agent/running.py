@@ -23,7 +23,7 @@ from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.offering import Offering
 from turnlog.agent.opening import Opening, instruction_turns, record_opening
-from turnlog.agent.others import AtWork, wait_for_others
+from turnlog.agent.others import AtWork
 from turnlog.agent.output import Output
 from turnlog.agent.policy import (
     Policy,
@@ -142,12 +142,26 @@ class Run:
         # Whatever can go wrong before the first call should do so before the turn is recorded: then it can be given
         # again as it is.
         self._cancellations = cancellations()
-        content = opening.content
         time_max_s = self._policy.time_max_s
         ends_s = None if time_max_s is None else asyncio.get_running_loop().time() + time_max_s
-        if self._policy.wait_s is not None:
-            wait_s = min(self._policy.wait_s, time_max_s or math.inf)
-            await wait_for_others(self._log, continues, wait_s, self._followers.tell, respond=respond)
+        try:
+            if self._policy.wait_s is not None:
+                wait_s = min(self._policy.wait_s, time_max_s or math.inf)
+                await self._at_work.wait(continues, wait_s, self._followers.tell, respond=respond)
+            return await self._opened(opening, continues, respond, inherited, boxes, ends_s)
+        finally:
+            await self._at_work.end()
+
+    async def _opened(
+        self,
+        opening: Opening,
+        continues: str | Sequence[str] | None,
+        respond: bool,
+        inherited: Mapping[str, Any],
+        boxes: Sequence[Toolbox],
+        ends_s: float | None,
+    ) -> RunResult[Any]:
+        content = opening.content
 
         def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft], list[RecordedToolCall]]:
             # Parts of the log that are asked for in the event loop: to import them would hold it up.
@@ -170,10 +184,7 @@ class Run:
                 if content is None:
                     return self._result("busy", ())
                 start = replace(start, head=None)  # a tool is at work, and nothing was interrupted
-        try:
-            return await self._begun(opening, start, target, opened, before, inherited, ends_s)
-        finally:
-            await self._at_work.end()
+        return await self._begun(opening, start, target, opened, before, inherited, ends_s)
 
     async def _begun(
         self,
