@@ -1,9 +1,10 @@
 """Proof files to try verifiers on: good ones of logs that have one of everything, plain and sealed, and edits."""
 
+import io
 import itertools
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,8 +17,8 @@ from tests.golden import generate
 from turnlog import TurnLog
 from turnlog.audit.checkpoints import Checkpoint, cosign, sign, with_signatures
 from turnlog.audit.merkle import consistency_proof, leaf_hash, root
-from turnlog.audit.notes import Signer
-from turnlog.audit.proofs import EXTRA, PROOF, write_consistency, write_proof
+from turnlog.audit.notes import Signer, Verifier
+from turnlog.audit.proofs import EXTRA, PROOF, Proof, ProofReport, open_parts, write_consistency, write_proof
 from turnlog.events import Recorded
 from turnlog.projections import synchronous
 from turnlog.store import open_store
@@ -37,6 +38,12 @@ NAMESAKE = signer(ORIGIN, 4)
 WITNESS = signer("witness.example/w", 5)
 KEYS = (LOG.verifier.vkey, SECOND.verifier.vkey, WITNESS.cosigner_verifier.vkey)
 """The keys that are believed."""
+
+
+def opened(text: str, keys: Iterable[Verifier]) -> tuple[Proof, ProofReport]:
+    """Read the text of a proof file and check it, and return all of it, and what it proves."""
+    parts, report = open_parts(io.BytesIO(text.encode(errors="surrogatepass")), keys)
+    return parts.whole(), report
 
 
 def all_signed(note: str) -> str:

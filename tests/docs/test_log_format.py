@@ -35,7 +35,7 @@ from turnlog.errors import TurnlogError
 from turnlog.events import FORMATS, SEAL, SHAPES, Arrival, DataKey, build, decode, flaw, private_part
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.events.form import DEPTH_MAX, meta_text
-from turnlog.events.sealing import open_private, read_sealed, seal_payload
+from turnlog.events.sealing import open_private, read_sealed, sealed_pieces
 from turnlog.ids import new_id
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.transcripts import PieceMeta
@@ -596,7 +596,7 @@ def test_limits_are_as_described(programs: Readers) -> None:
     """The limits that the page names are those that turnlog keeps."""
     limits = [row[1].strip() for row in table("## Limits")]
     noted = ["1,000,000 bytes and 100 signatures", "1 GiB", "16 MiB", "17 bytes more than a payload"]
-    assert (PART_BYTES_MAX, len(seal_payload(bytes(32), b"\x00"))) == (16 * MIB, 17)
+    assert (PART_BYTES_MAX, len(b"".join(sealed_pieces(bytes(32), [b"\x00"])))) == (16 * MIB, 17)
     assert programs.store.SEALED_BYTES_MORE == 17
     assert limits == ["1 MiB", f"{DEPTH_MAX} levels", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters", *noted]
     assert (NOTE_BYTES_MAX, SIGNATURES_MAX, PROOF_BYTES_MAX) == (1_000_000, 100, 1024 * MIB)

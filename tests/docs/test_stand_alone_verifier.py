@@ -30,7 +30,6 @@ from turnlog.audit.proofs import (
     Proof,
     ProvedEvent,
     check_consistency,
-    open_proof,
     write_consistency,
     write_proof,
 )
@@ -38,7 +37,7 @@ from turnlog.digest import payload_hash, sri
 from turnlog.errors import ProofError, SigningKeyError, TurnlogError
 from turnlog.events import build, private_part
 from turnlog.events.form import meta_text
-from turnlog.events.sealing import seal_payload, seal_private
+from turnlog.events.sealing import seal_private, sealed_pieces
 from turnlog.projections.checkpoints import CHECKPOINTS
 from turnlog.projections.tree import TREE
 from turnlog.store import SideTables
@@ -82,7 +81,7 @@ def ours(content: bytes, keys: Iterable[Verifier]) -> dict[str, Any] | str:
             grown = check_consistency(text, keys)
             origin = grown.old.checkpoint.origin
             return {"holds": True, "origin": origin, "old": _signed(grown.old), "new": _signed(grown.new)}
-        _, report = open_proof(text, keys)
+        _, report = cases.opened(text, keys)
     except UnicodeDecodeError:
         return "not UTF-8"
     except ProofError as error:
@@ -442,7 +441,7 @@ def test_random_events(header_edits: Any, private_edits: Any, header_spelling: s
 
 
 SECRET = sha256(b"secret").digest()
-SEALED_PAYLOAD = seal_payload(SECRET, b"\x00" + PAYLOAD)
+SEALED_PAYLOAD = b"".join(sealed_pieces(SECRET, [b"\x00", PAYLOAD]))
 SEALED = {
     "form": "sealed-1",
     "hash": payload_hash(SEALED_PAYLOAD),
@@ -602,7 +601,7 @@ def test_without_room_nothing_is_said() -> None:
     text = cases.signed_event(_nested_in(HEADER, 128, b"[")).encode()
     frames = sys.getrecursionlimit() - len(inspect.stack(0)) - 120
     with pytest.raises(TurnlogError, match="no room on the stack"):
-        _from_deep(frames, lambda: open_proof(text.decode(), BELIEVED))
+        _from_deep(frames, lambda: cases.opened(text.decode(), BELIEVED))
     with pytest.raises(STRANGER.UnusableError, match="no room on the stack"):
         _from_deep(frames, lambda: STRANGER.check_file(text, STRANGERS_KEYS))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -38,8 +38,6 @@ RETRY_WAIT_MAX_S = 60.0
 TOOL_RETRIES_MAX = 3
 TOOL_RETRY_WAIT_S = 1.0
 TOOL_RETRY_WAIT_S_MAX = 30.0
-
-_T = TypeVar("_T")
 
 
 class Policy(Struct, frozen=True, kw_only=True):

@@ -28,11 +28,11 @@ def adapter_of(meta: ProviderMeta) -> Provider:
     return providers.get_as(meta.adapter or meta.name, meta.name, meta.key_variable or None)
 
 
-def connection_of(meta: ProviderMeta, *, timeout_s: float = 600.0, retries_max: int = 2) -> Connection:
+def connection_of(meta: ProviderMeta) -> Connection:
     """Return how to reach a provider.
 
     Raises:
         MissingKeyError: there is no key.
         UnknownProviderError: there is no such adapter.
     """
-    return connect(adapter_of(meta), base_url=meta.base_url or None, timeout_s=timeout_s, retries_max=retries_max)
+    return connect(adapter_of(meta), base_url=meta.base_url or None)

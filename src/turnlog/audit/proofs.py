@@ -13,7 +13,6 @@ accepted here is the same, so that one cannot be led to another answer than the 
 
 from __future__ import annotations
 
-import io
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -183,20 +182,6 @@ def write_consistency(old_note: str, new_note: str, hashes: Sequence[bytes]) -> 
 # ---------------------------------------------------------------------------------------------------------------- read
 
 
-def open_proof(text: str | BinaryIO, verifiers: Iterable[Verifier]) -> tuple[Proof, ProofReport]:
-    """Read a proof file and check it, and return what it proves.
-
-    Args:
-        text: the text of the file; or the file, as `open_parts` takes it.
-        verifiers: the keys to believe. One key of the log must have signed the checkpoint.
-
-    Raises:
-        ProofError: it is no proof, or does not hold. Nothing of it is to be believed then.
-    """
-    proof, report = open_parts(_file_of(text) if isinstance(text, str) else text, verifiers)
-    return proof.whole(), report
-
-
 def open_parts(file: BinaryIO, verifiers: Iterable[Verifier]) -> tuple[ProofParts, ProofReport]:
     """Read a proof file and check it, and return what it proves, of which what is large is read when it is wanted.
 
@@ -221,21 +206,6 @@ def open_parts(file: BinaryIO, verifiers: Iterable[Verifier]) -> tuple[ProofPart
 
     report = _checked(signed, index, hashes, keeping())
     return ProofParts(index=index, hashes=hashes, note=note, events=tuple(events)), report
-
-
-def parse_proof(text: str) -> Proof:
-    """Read a proof file. Nothing of it is checked.
-
-    Raises:
-        ProofError: it is none.
-    """
-    index, hashes, note, extra = _parse(_file_of(text))
-    return ProofParts(index=index, hashes=hashes, note=note, events=tuple(_read_events(extra))).whole()
-
-
-def check_proof(proof: Proof, verifiers: Iterable[Verifier]) -> ProofReport:
-    """Check a proof, and return what it proves. See `check_parts`."""
-    return check_parts(ProofParts.of(proof), verifiers)
 
 
 def check_parts(proof: ProofParts, verifiers: Iterable[Verifier]) -> ProofReport:
@@ -315,10 +285,6 @@ def _check_size(text: str) -> None:
     # What is ASCII has as many bytes as characters, and all but hostile files are.
     if len(text) > PROOF_BYTES_MAX or (not text.isascii() and len(text.encode(errors="replace")) > PROOF_BYTES_MAX):
         raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
-
-
-def _file_of(text: str) -> BinaryIO:
-    return io.BytesIO(text.encode(errors="surrogatepass"))
 
 
 def _parse(file: BinaryIO) -> tuple[int, tuple[bytes, ...], str, Base64]:

@@ -1,4 +1,4 @@
-from .ancestry import Progress, ancestry
+from .ancestry import ancestry
 from .compaction import (
     CompactionReport,
     Summarize,
@@ -21,7 +21,6 @@ __all__ = [
     "CompactionReport",
     "NotCompacted",
     "Policy",
-    "Progress",
     "Projector",
     "Summarize",
     "SummaryText",

@@ -6,7 +6,7 @@ turn's predecessor in the stream is its first parent: so one number a stream tel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from turnlog.errors import CorruptionError
@@ -17,9 +17,6 @@ from turnlog.store import ReadTransaction
 R = TypeVar("R")
 Scan = Callable[[str, int, int], Iterable[R]]
 """Reads the turns of a stream from one position to another, both included, in order."""
-
-Progress = Mapping[str, int]
-"""The last visited position of each stream."""
 
 
 class _Segment(Generic[R]):

@@ -214,13 +214,11 @@ def seal_private(event_secret: bytes, plain: bytes) -> bytes:
     return _cipher(event_secret).encrypt(_PRIVATE_NONCE, plain, b"private part")
 
 
-def seal_payload(event_secret: bytes, content: bytes) -> bytes:
-    """Seal a payload, with the byte before it that says how it is kept."""
-    return b"".join(sealed_pieces(event_secret, (content,)))
-
-
 def sealed_pieces(event_secret: bytes, content: Iterable[bytes | memoryview]) -> Iterator[bytes]:
-    """Iterate over what `seal_payload` returns of a content in pieces, each of which can go once it was taken."""
+    """Seal a payload, with the byte before it that says how it is kept.
+
+    Both are in pieces: each of the content can go once it was taken.
+    """
     encryptor = _gcm(event_secret).encryptor()
     encryptor.authenticate_additional_data(_PAYLOAD)
     for piece in content:

@@ -95,9 +95,7 @@ class PayloadPlacer:
     its `NewPayload`; one that was published and not released is left for `collect`, in whatever process that runs.
     """
 
-    def __init__(
-        self, folder: Path | None, *, file_mode: int = FILE_MODE, objects: Objects | None = None, elsewhere: str = ""
-    ) -> None:
+    def __init__(self, folder: Path | None, *, file_mode: int = FILE_MODE, objects: Objects | None = None) -> None:
         """Keep large payloads in `folder`, made when first needed; None keeps all payloads beside their events.
 
         Args:
@@ -105,11 +103,11 @@ class PayloadPlacer:
             file_mode: permissions of payload files, whatever the umask. Who may read these may enter their folders.
             objects: where large payloads are objects. These are written when they are placed, and once more if they are
                 gone when they are published; there is nothing to release or to collect.
-            elsewhere: where there are such objects that cannot be reached, for messages.
         """
         self.folder = folder
         self.objects = objects
-        self.elsewhere = elsewhere
+        self.elsewhere = ""
+        """Where there are such objects that cannot be reached, for messages."""
         self._incoming = Incoming(folder, file_mode=file_mode) if folder is not None else None
 
     # In

@@ -14,13 +14,12 @@ from turnlog.audit import base64_reading, proof_events, proofs
 from turnlog.audit.checkpoints import Checkpoint, sign
 from turnlog.audit.notes import Verifier
 from turnlog.audit.proofs import (
+    Proof,
+    ProofParts,
     ProofReport,
     check_consistency,
     check_parts,
-    check_proof,
     open_parts,
-    open_proof,
-    parse_proof,
     proof_pieces,
     split_notes,
     write_proof,
@@ -35,7 +34,11 @@ ID = "03fr9cxksbd0ufbbn4sb2e5pj"
 
 
 def checked(text: str) -> ProofReport:
-    return check_proof(parse_proof(text), KEYS)
+    return cases.opened(text, KEYS)[1]
+
+
+def proof_of(text: str) -> Proof:
+    return cases.opened(text, KEYS)[0]
 
 
 def refused(text: str) -> str:
@@ -64,7 +67,7 @@ def test_proof_survives_being_written() -> None:
     """It is spelled in one way only."""
     for text in cases.good().values():
         if text.startswith(proofs.PROOF):
-            assert write_proof(parse_proof(text)) == text
+            assert write_proof(proof_of(text)) == text
 
 
 def test_proof_shows_a_thread_with_its_calls() -> None:
@@ -133,7 +136,7 @@ def test_event_that_none_cites_is_refused() -> None:
 def test_other_place_is_refused() -> None:
     """The path leads to the root from one place only."""
     text = cases.small()[1]
-    index = parse_proof(text).index
+    index = proof_of(text).index
     assert "are needed" in refused(text.replace(f"\nindex {index}\n", "\nindex 46\n"))
     for other in {*range(32)} - {index}:
         refused(text.replace(f"\nindex {index}\n", f"\nindex {other}\n"))
@@ -174,7 +177,7 @@ def test_request_of_what_is_no_call_is_refused() -> None:
 def test_more_than_a_proof_can_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is neither written nor read, and the limit is one of bytes."""
     text = cases.small()[1]
-    proof = parse_proof(text)
+    proof = proof_of(text)
     monkeypatch.setattr(proofs, "PROOF_BYTES_MAX", len(text.encode()) - 1)
     assert "at most" in refused(text)
     with pytest.raises(ProofError, match="withhold payloads"):
@@ -232,7 +235,7 @@ def test_nothing_is_read_of_a_file_whose_signature_or_place_is_wrong(monkeypatch
         cases.with_events(text, [{"header": ""}]),
     ):
         with pytest.raises(ProofError):
-            open_proof(wrong, KEYS)
+            cases.opened(wrong, KEYS)
     assert counting.read == 0
 
 
@@ -243,7 +246,7 @@ def test_nothing_is_read_of_an_event_that_none_cites(monkeypatch: pytest.MonkeyP
     events = cases.events_of(text)
     more = [{"header": b64encode(b'{"meta":' + b"[" * 1000).decode()}] * 1000
     with pytest.raises(ProofError, match="event 2 of the proof is cited by none before it"):
-        open_proof(cases.with_events(text, [*events, *more]), KEYS)
+        cases.opened(cases.with_events(text, [*events, *more]), KEYS)
     assert counting.read == 1
 
 
@@ -251,20 +254,19 @@ def test_reading_step_by_step_says_the_same_as_reading_at_once() -> None:
     """Of good files, and of edits."""
     for text in cases.good().values():
         if text.startswith(proofs.PROOF):
-            proof, report = open_proof(text, KEYS)
-            assert proof == parse_proof(text)
-            assert report == check_proof(proof, KEYS)
+            proof, report = cases.opened(text, KEYS)
+            assert report == check_parts(ProofParts.of(proof), KEYS)
 
 
 def test_large_parts_are_read_when_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """They say the same then, and what was edited is refused, however little is read at a time."""
+    texts = {text: proof_of(text) for text in cases.good().values() if text.startswith(proofs.PROOF)}
     monkeypatch.setattr(proofs, "HELD_BYTES_MAX", 0)
-    texts = [text for text in cases.good().values() if text.startswith(proofs.PROOF)]
     for characters in (1024 * 1024, 100):
         monkeypatch.setattr(base64_reading, "_PIECE_CHARACTERS", characters)
-        for text in texts:
+        for text, whole in texts.items():
             parts, report = open_parts(io.BytesIO(text.encode()), KEYS)
-            assert (parts.whole(), report) == (parse_proof(text), check_parts(parts, KEYS))
+            assert (parts.whole(), report) == (whole, check_parts(parts, KEYS))
             assert b"".join(proof_pieces(parts)) == text.encode()
         text, event, events = with_payload()
         for payload, why in (
@@ -300,13 +302,13 @@ def test_large_part_that_was_changed_since_is_not_shown(monkeypatch: pytest.Monk
 def test_headers_and_private_parts_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is taken apart takes more memory than it has bytes: neither written nor read."""
     text = cases.small()[1]
-    proof = parse_proof(text)
+    proof = proof_of(text)
     monkeypatch.setattr(proofs, "PART_BYTES_MAX", len(proof.events[0].header) - 10)
     assert "at most" in refused(text)
     with pytest.raises(ProofError, match="an event has a header or a private part of more than"):
         write_proof(proof)
     monkeypatch.setattr(proofs, "PART_BYTES_MAX", len(proof.events[0].header))
-    assert write_proof(parse_proof(text)) == text
+    assert write_proof(proof_of(text)) == text
 
 
 def test_what_is_cited_and_not_shown_is_listed() -> None:
@@ -387,7 +389,7 @@ def test_notes_are_split() -> None:
 def test_parts_are_exact_bytes() -> None:
     """The file has the parts as they are stored."""
     text = cases.small()[2]
-    for written, proved in zip(cases.events_of(text), parse_proof(text).events, strict=True):
+    for written, proved in zip(cases.events_of(text), proof_of(text).events, strict=True):
         parts = {name: value for name, value in msgspec.structs.asdict(proved).items() if value is not None}
         assert {name: b64encode(value).decode() for name, value in parts.items()} == written
         assert b64decode(written["header"]) == proved.header

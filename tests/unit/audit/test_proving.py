@@ -10,11 +10,11 @@ import pytest
 from msgspec import structs
 from tests import sealed_log
 from tests.golden import generate
-from tests.proof_cases import LOG, ORIGIN
+from tests.proof_cases import LOG, ORIGIN, opened
 
 from turnlog import TurnLog
 from turnlog.audit.checkpoints import Checkpoint, sign
-from turnlog.audit.proofs import ProofReport, check_consistency, check_proof, parse_proof, write_proof
+from turnlog.audit.proofs import ProofParts, ProofReport, check_consistency, check_parts, write_proof
 from turnlog.audit.proving import nothing
 from turnlog.errors import CorruptionError, ProofError, UnknownTurnError
 from turnlog.events import CALL, PARENT, REPLY, SUMMARY, TOOLS, TURN, Recorded
@@ -49,7 +49,7 @@ def log(store: Path) -> Iterator[TurnLog]:
 
 def proved(log: TurnLog, event: str, **options: object) -> ProofReport:
     """Make a proof, write it, read it, and check it."""
-    return check_proof(parse_proof(write_proof(log.audit.prove(event, **options))), KEYS)  # type: ignore[arg-type]
+    return opened(write_proof(log.audit.prove(event, **options)), KEYS)[1]  # type: ignore[arg-type]
 
 
 def edit(store: Path, statement: str, *parameters: object, triggers: bool = True) -> None:
@@ -86,7 +86,7 @@ def test_thread_is_the_ancestry(log: TurnLog) -> None:
 def test_calls_come_with_requests_tools_and_replies(log: TurnLog) -> None:
     """The exact bytes that were sent, and what was offered and answered."""
     proof = log.audit.prove("talk", thread=True, calls=True)
-    report = check_proof(proof, KEYS)
+    report = check_parts(ProofParts.of(proof), KEYS)
     assert Counter(event.topic for event in report.events) == {TURN: 6, CALL: 3, REPLY: 3, TOOLS: 1}
     for event, shown in zip(report.events, proof.events, strict=True):
         if event.topic == CALL:
@@ -104,7 +104,7 @@ def test_calls_of_a_thread_come_with_the_summaries_that_its_windows_show(log: Tu
             log.add_turn(f"more {number}", continues="summed")
     log.audit.checkpoint(LOG, origin=ORIGIN)
     proof = log.audit.prove("summed", thread=True, calls=True)
-    assert Counter(event.topic for event in check_proof(proof, KEYS).events) == {TURN: 36, SUMMARY: 2}
+    assert Counter(event.topic for event in check_parts(ProofParts.of(proof), KEYS).events) == {TURN: 36, SUMMARY: 2}
     assert {summary_content("One."), summary_content("Two.")} <= {shown.payload for shown in proof.events}
     assert {event.topic for event in proved(log, "summed", thread=True).events} == {TURN}
 
@@ -138,7 +138,7 @@ def test_what_is_withheld_is_asked_of_each_event(log: TurnLog) -> None:
 def test_withheld_request_is_not_in_the_payload_either(log: TurnLog, part: str) -> None:
     """The payload of a call has what is new in its request and in its loss report."""
     proof = log.audit.prove("talk", thread=True, calls=True, withheld=lambda _: frozenset({part}))
-    shown = check_proof(proof, KEYS)
+    shown = check_parts(ProofParts.of(proof), KEYS)
     calls = [proved for proved, event in zip(proof.events, shown.events, strict=True) if event.topic == CALL]
     assert [(call.payload, getattr(call, part)) for call in calls] == [(None, None)] * 3
     whole = log.audit.prove("talk", thread=True, calls=True)
@@ -270,7 +270,7 @@ def test_sealed_events_are_opened_where_their_keys_are(sealed_store: Path) -> No
     """The proof has the secret of each, what it says in the clear, and the request that was sent."""
     with TurnLog.open(f"sqlite:///{sealed_store}", seals=all_keys()) as log:
         proof = log.audit.prove("both", thread=True, calls=True)
-        report = check_proof(parse_proof(write_proof(proof)), KEYS)
+        report = opened(write_proof(proof), KEYS)[1]
         for shown, proved in zip(report.events, proof.events, strict=True):
             assert "payload" in shown.shown
             assert proved.payload == log.payload(shown.id)
@@ -292,7 +292,7 @@ def test_secret_opens_its_event_and_no_other(sealed_store: Path) -> None:
         structs.replace(proved, secret=first.secret) if proved is second else proved for proved in proof.events
     )
     with pytest.raises(ProofError, match="is not the one that it was sealed with"):
-        check_proof(structs.replace(proof, events=events), KEYS)
+        check_parts(ProofParts.of(structs.replace(proof, events=events)), KEYS)
 
 
 @pytest.mark.parametrize("how", ["withheld", "no keys", "a key that is gone"])
@@ -308,7 +308,7 @@ def test_sealed_events_stay_sealed(sealed_store: Path, how: str) -> None:
             seals._keys.pop(subject)
     with TurnLog.open(f"sqlite:///{sealed_store}", seals=seals) as log:
         proof = log.audit.prove(head, thread=True, calls=True, withheld=withheld)
-    report = check_proof(parse_proof(write_proof(proof)), KEYS)
+    report = opened(write_proof(proof), KEYS)[1]
     *sealed, plain = report.events
     assert {shown.shown for shown in sealed} == {("sealed", "sealed payload")}
     assert plain.shown == ("private", "payload")
@@ -329,4 +329,4 @@ def test_sealed_payload_can_be_withheld(sealed_store: Path) -> None:
             proof = log.audit.prove(
                 "both", thread=True, calls=True, withheld=lambda _, those=frozenset(withheld): those
             )
-            assert {shown.shown for shown in check_proof(proof, KEYS).events} == expected
+            assert {shown.shown for shown in check_parts(ProofParts.of(proof), KEYS).events} == expected

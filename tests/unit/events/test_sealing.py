@@ -24,13 +24,18 @@ from turnlog.events.sealing import (
     joined,
     open_private,
     read_sealed,
-    seal_payload,
     seal_private,
+    sealed_pieces,
     secret_hash,
 )
 
 SECRET = bytes(range(32))
 _encoder = msgspec.json.Encoder(order="sorted")
+
+
+def whole(event_secret: bytes, content: bytes) -> bytes:
+    """Seal a payload, and return all of it."""
+    return b"".join(sealed_pieces(event_secret, [content]))
 
 
 def event(
@@ -78,22 +83,22 @@ def test_cipher_is_as_documented() -> None:
     """AES-256-GCM with two nonces under a secret that is used for one event, and two labels."""
     cipher = AESGCM(SECRET)
     assert seal_private(SECRET, b"text") == cipher.encrypt(bytes(12), b"text", b"private part")
-    assert seal_payload(SECRET, b"text") == cipher.encrypt(bytes(11) + b"\x01", b"text", b"payload")
+    assert whole(SECRET, b"text") == cipher.encrypt(bytes(11) + b"\x01", b"text", b"payload")
 
 
 @given(st.binary(max_size=300))
 def test_what_was_sealed_opens(content: bytes) -> None:
     """With the same secret, and 16 bytes longer."""
-    sealed = seal_payload(SECRET, content)
-    assert OpenedPayload(SECRET, sealed).read(len(sealed)) == content
-    assert len(sealed) == len(content) + 16
+    payload = whole(SECRET, content)
+    assert OpenedPayload(SECRET, payload).read(len(payload)) == content
+    assert len(payload) == len(content) + 16
 
 
-@pytest.mark.parametrize("sealed", [b"", b"short", seal_private(SECRET, b"x"), seal_payload(bytes(32), b"x")])
-def test_what_was_not_sealed_so_does_not_open(sealed: bytes) -> None:
+@pytest.mark.parametrize("other", [b"", b"short", seal_private(SECRET, b"x"), whole(bytes(32), b"x")])
+def test_what_was_not_sealed_so_does_not_open(other: bytes) -> None:
     """Neither what is too short, nor what was sealed as something else or under another secret."""
     with pytest.raises(ValueError, match="does not open"):
-        OpenedPayload(SECRET, sealed).check()
+        OpenedPayload(SECRET, other).check()
 
 
 def test_private_part_opens_with_the_secret_that_it_names() -> None:

@@ -101,7 +101,7 @@ def said(block: types.Block) -> tuple[list[ContentBlock], Kept]:
     return content, kept
 
 
-def block_of(kept: Kept, content: Sequence[ContentBlock], *, turn_id: str = "") -> types.Block:
+def block_of(kept: Kept, content: Sequence[ContentBlock]) -> types.Block:
     """Return a block, of what says it and what it has beside that."""
     told = _told(kept.kind, content)
     payload = {name: value for name, value in told.items() if name not in kept.without}
@@ -112,7 +112,6 @@ def block_of(kept: Kept, content: Sequence[ContentBlock], *, turn_id: str = "") 
     return types.Block(
         kind=kept.kind,
         id=kept.id,
-        turn_id=turn_id,
         role=kept.role,
         payload={name: payload[name] for name in kept.order} if kept.order else payload,
         metadata=BlockMetadata(kept.metadata),

@@ -66,7 +66,7 @@ def document_block(media_type: Raw | str, data: Raw | str) -> bytes:
     return _encoder.encode({"type": "document", "source": {"type": "base64", "media_type": media_type, "data": data}})
 
 
-def native_block(provider: str, block: Raw, *, api: str | None = None, model: str | None = None) -> bytes:
+def native_block(provider: str, block: Raw, *, api: str | None = None) -> bytes:
     """Return a block that has no normalized form, verbatim."""
-    named = {key: value for key, value in (("api", api), ("model", model)) if value is not None}
+    named = {} if api is None else {"api": api}
     return _encoder.encode({"type": "native", "provider": provider, **named, "block": block})

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -30,8 +29,6 @@ ERROR_CHARACTERS_MAX = 2000
 """Longer error texts are cut in the metadata of a turn."""
 
 _TOO_LATE = "the usage of a reply that was recorded before it was written: kept as an event, it counts nowhere"
-
-T = TypeVar("T")
 
 _blocks = msgspec.json.Decoder(list[msgspec.Raw])
 

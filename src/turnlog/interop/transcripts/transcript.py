@@ -123,11 +123,6 @@ class Entry:
     document: bytes | None = None
     fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
-    @property
-    def blocks(self) -> list[bytes]:
-        """All its blocks."""
-        return [block for part in self.parts for block in part.blocks]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transcript:

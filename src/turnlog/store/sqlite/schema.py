@@ -64,8 +64,6 @@ PROJECTIONS = "CREATE TABLE store_projections (name TEXT PRIMARY KEY, version IN
 
 STATEMENTS = (EVENTS, NO_DELETE, NO_UPDATE, NO_PRIVATE_UPDATE, RARE_TOPICS, FILES, PROJECTIONS)
 
-OWN_TABLES = ("stored_events", "store_projections")
-
 SCRUBS = "store_scrubs"
 """A table that is there while what was erased may still be found in the files of the store."""
 

@@ -43,7 +43,6 @@ from turnlog.store.sqlite.schema import (
     side_objects,
 )
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
-from turnlog.store.telling import Teller
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
 from turnlog.store.values import ErasedFiles, NewPayload, Payload, StoreStats
 from turnlog.store.waiting import Waker, Watch
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
     from turnlog.store.folding import Progress
     from turnlog.store.sqlite.recorders import SQLiteLogFactory
 
-_log = Teller("turnlog.store")
 
 T = TypeVar("T")
 
