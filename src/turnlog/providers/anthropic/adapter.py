@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from turnlog.model import Tool
 from turnlog.providers.anthropic import reply, request
-from turnlog.providers.anthropic.breakpoints import BREAKPOINTS_MAX, with_breakpoints
+from turnlog.providers.anthropic.breakpoints import with_breakpoints
 from turnlog.providers.anthropic.client import CLIENT
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
 from turnlog.providers.interface import (
@@ -50,7 +50,7 @@ class Anthropic(Provider):
         tool_id_characters_max=64,
         result_errors=True,
         search="beside_tools",
-        cache_breakpoints_max=BREAKPOINTS_MAX,
+        cache_breakpoints_max=4,
     )
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
@@ -62,7 +62,8 @@ class Anthropic(Provider):
     def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
         of_system = carried.system_cached and bool(carried.system)
         of_the_api = params.get("cache_control") is not None  # the API then sets one itself, on the last block
-        return with_breakpoints(carried.messages, carried.cached, BREAKPOINTS_MAX - of_system - of_the_api)
+        room = self.capabilities.cache_breakpoints_max - of_system - of_the_api
+        return with_breakpoints(carried.messages, carried.cached, room)
 
     def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
         del tools, model

@@ -16,9 +16,6 @@ from msgspec import Raw, Struct
 from turnlog.providers.body import encode
 from turnlog.providers.raw_json import fields_of
 
-BREAKPOINTS_MAX = 4
-"""How many breakpoints a request can have."""
-
 CACHE_CONTROL = Raw(b'{"type":"ephemeral"}')
 """The mark, with the provider's own time to live."""
 

@@ -42,7 +42,7 @@ class Bedrock(Provider):
         tool_id_pattern="[a-zA-Z0-9_-]+",
         tool_id_characters_max=64,
         result_errors=True,
-        cache_breakpoints_max=request.CACHE_POINTS_MAX,
+        cache_breakpoints_max=4,
     )
 
     def prepare_request(
@@ -67,7 +67,8 @@ class Bedrock(Provider):
 
     def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
         del params
-        return request.alternating(request.with_cache_points(carried))
+        room = self.capabilities.cache_breakpoints_max - (carried.system_cached and bool(carried.system))
+        return request.alternating(request.with_cache_points(carried.messages, carried.cached, room))
 
     def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
         del tools, model

@@ -27,7 +27,7 @@ from turnlog.model.chunked import Chunked
 from turnlog.model.long_strings import PIECE
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
-from turnlog.providers.carriage import Carried, CarriedConversation
+from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
 from turnlog.providers.losses import Losses
@@ -68,9 +68,6 @@ MEDIA: Mapping[str, tuple[str, str]] = {
 
 CITATIONS = "citations"
 """The extra key of a text block with the citations in it, a list of objects as the wire has them."""
-
-CACHE_POINTS_MAX = 4
-"""How many cache points a request can have, by the models that take them."""
 
 CACHE_POINT = {"cachePoint": {"type": "default"}}
 
@@ -155,13 +152,18 @@ _HEADS = {role: b',{"role":"' + role + b'","content":[' for role in (b"user", b"
 _MARK = b"," + encode(CACHE_POINT) + _END
 
 
-def with_cache_points(carried: CarriedConversation) -> Sequence[bytes]:
-    """Return the messages of a conversation, with a cache point at the end of the last few that are to be cached."""
-    room = CACHE_POINTS_MAX - (carried.system_cached and bool(carried.system))
-    if not carried.cached:
-        return carried.messages
-    messages = list(carried.messages)
-    for index in carried.cached[-room:]:
+def with_cache_points(given: Sequence[bytes], cached: Sequence[int], points_max: int) -> Sequence[bytes]:
+    """Return messages with a cache point at the end of the last few that are to be cached.
+
+    Args:
+        given: the fragments of a body.
+        cached: indexes of those to cache up to, ascending.
+        points_max: how many may have a point, from 1: the last ones have.
+    """
+    if not cached:
+        return given
+    messages = list(given)
+    for index in cached[-points_max:]:
         messages[index] = messages[index].removesuffix(_END) + _MARK
     return messages
 
