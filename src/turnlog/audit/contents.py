@@ -20,6 +20,7 @@ from turnlog.errors import ContentError, CorruptionError
 from turnlog.events import CALL, REPLY, SUMMARY, TOOL_END, TOOLS, TURN, Recorded, meta_of, turn_meta
 from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_content, parse_tools
 from turnlog.model.blocks import EXTRA
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.tools import TOOLS_MAX
 from turnlog.record.calls import reply_payload
 from turnlog.store import Placement, ReadTransaction
@@ -138,7 +139,7 @@ class Contents:
                 self._findings.add(f"it lists {count:,} tools: more than anybody can offer")
                 return
             count = len(parse_tools(payload))
-        except (ContentError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ContentError, *UNREADABLE) as error:
             self._findings.add(f"its tools cannot be read: {error}")
             return
         said = meta_of(recorded, ToolsMeta).tools

@@ -20,6 +20,7 @@ from turnlog.events.flaws import general_flaw
 from turnlog.events.form import DEPTH_MAX, PLAIN, is_deeper
 from turnlog.events.sealing import SECRET_BYTES, open_private
 from turnlog.model import BytesRef
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import byte_pieces, joined
 
 HELD_BYTES_MAX = 1024 * 1024
@@ -333,7 +334,7 @@ def _reference(event: Event, name: str) -> BytesRef:
     try:
         meta = b"{}" if event.private is None or event.header.topic != CALL else event.private.meta
         found = getattr(msgspec.json.decode(meta, type=_CallMeta), name)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ProofError(f"metadata of event {event.header.id!r} cannot be read: {_cut(error)}") from error
     if not isinstance(found, BytesRef):
         raise ProofError(f"event {event.header.id!r} says nothing of a {name}, and one is shown")

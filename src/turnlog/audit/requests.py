@@ -28,6 +28,7 @@ from turnlog.digest import sri
 from turnlog.errors import ContentError, CorruptionError, ErasedError
 from turnlog.events import BASE, Recorded
 from turnlog.model import BytesRef, CallMeta, LossEntry, decode_change
+from turnlog.model.json_text import UNREADABLE
 from turnlog.record.calls import call_meta, read_kept
 from turnlog.record.requests import FORMAT, PARTS_BYTES_MAX, REQUEST_BYTES_MAX
 from turnlog.store import ReadTransaction
@@ -128,7 +129,7 @@ class Requests:
                 return
             try:
                 decode(part)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ContentError) as error:
+            except (*UNREADABLE, ContentError) as error:
                 self._findings.add(f"its {what} cannot be read: {error}")
                 return
         self._findings.requests += 1
@@ -181,7 +182,7 @@ def _body(payload: bytes, size: int, base: Callable[[], Body]) -> Body:
         raise CorruptionError("its payload does not say what it is made of")
     try:
         header = _parts.decode(payload[:end])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(f"what it is made of cannot be read: {error}") from error
     if header.format != FORMAT:
         raise CorruptionError(f"it is kept in format {header.format}, this turnlog knows {FORMAT}")

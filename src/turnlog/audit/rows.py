@@ -17,6 +17,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import Arrival, Event, Header, Private, Recorded, decode
 from turnlog.events.flaws import are_common, flaw
 from turnlog.events.form import recorded as in_place
+from turnlog.model.json_text import UNREADABLE
 from turnlog.store import Placement, StoredRow
 
 STATE_BYTES_MAX = 16 * 1024 * 1024
@@ -88,7 +89,7 @@ def _plain(rows: Sequence[StoredRow]) -> Sequence[Row | None]:
         return nothing
     try:
         headers, parts = [*map(_header.decode, states)], [*map(_private.decode, privates)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return nothing
     if not (
         (*map(_id, headers),) == ids

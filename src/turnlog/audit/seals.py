@@ -41,6 +41,7 @@ from turnlog.audit.masters import COMMAND_VARIABLE, ChosenMaster, CommandMaster,
 from turnlog.errors import SealError, UnusableKeyError
 from turnlog.events import DataKey
 from turnlog.events.sealing import SECRET_BYTES, Tagged, short
+from turnlog.model.json_text import UNREADABLE
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason, sync_folder
 
 __all__ = ["SealFolder", "SealKeyEntry", "default_seals"]
@@ -397,7 +398,7 @@ class SealFolder:
         except OSError as error:
             kind = UnusableKeyError if error.errno in _OF_THE_FILE else SealError
             raise kind(f"the key file {str(path)!r} cannot be read: {reason(error)}") from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise _damaged(path) from error
         if file != _NAMES_FILE and read.id != _parts(file)[1]:
             raise _damaged(path)

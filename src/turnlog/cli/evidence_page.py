@@ -20,6 +20,7 @@ from turnlog.cli.proving import oldest_first
 from turnlog.cli.text import count, line_pieces, one_line, printable, size, timestamp
 from turnlog.events import PARENT, TURN
 from turnlog.events.times import time_of
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongStrings
 
 _TEXT_BYTES_MAX = 200_000
@@ -141,7 +142,7 @@ def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, p
         marked = msgspec.json.decode(long.out_of_json(payload.whole()), type=list[dict[str, Any]])
         long.check()
         blocks = [_with_marked_text(block, long) for block in marked]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         yield f'<div class="block">{_link(name, "content that is no list of blocks")}</div>\n'
         return
     for block in blocks:
@@ -238,7 +239,7 @@ def record_of(meta: bytes | msgspec.Raw) -> dict[str, Any]:
     """Return metadata as values; nothing where it cannot be read."""
     try:
         return msgspec.json.decode(meta, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return {}
 
 

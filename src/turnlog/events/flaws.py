@@ -19,6 +19,7 @@ from turnlog.events.sealing import NONCE_BYTES, TAG_BYTES, Sealed
 from turnlog.events.topics import BOOKMARK, PARENT, SHAPES, TAGGED, TARGET, TURN, Shape
 from turnlog.ids import ID_CHARACTERS, ID_LAST, is_id
 from turnlog.model import BookmarkMeta
+from turnlog.model.json_text import UNREADABLE
 
 TIME_MS_MAX = (1 << 53) - 1
 """The largest `time`. JSON readers everywhere read whole numbers up to here exactly."""
@@ -166,7 +167,7 @@ def _is_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
             if not fields.foreign.isdisjoint(record):
                 return False
             fields.decoder.decode(meta)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return False
     return True
 
@@ -217,7 +218,7 @@ _relations = {topic: frozenset(shape.cited.values()) for topic, shape in SHAPES.
 def _is_canonical(text: bytes) -> bool:
     try:
         return _encoder.encode(msgspec.json.decode(text)) == text
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return False
 
 
@@ -323,7 +324,7 @@ def _check_public(event: Event) -> None:
     """Check what there is of the metadata of an event whose private part cannot be read."""
     try:
         _parts(event.header.topic)[0].decoder.decode(event.header.meta)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(f"metadata of event {event.header.id!r} cannot be read: {error}") from error
 
 
@@ -354,5 +355,5 @@ def _tag_flaws(event: Event, sealed: Sealed) -> Iterator[str]:
 def _keys(meta: Raw) -> set[str]:
     try:
         return set(_record.decode(meta))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(f"metadata cannot be read: {error}") from error

@@ -38,6 +38,7 @@ from turnlog.events.sealing import (
     secret_hash,
 )
 from turnlog.events.topics import GENESIS, PARENT, SHAPES
+from turnlog.model.json_text import UNREADABLE
 
 FORMAT = 2
 """The version of the event format. Version 1 was never released."""
@@ -451,7 +452,7 @@ def decode_page(rows: Iterable[tuple[Any, ...]], *, erased: int, position_max: i
                 and header.position <= position_max
                 and placement != erased
             )
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError, TypeError):
+        except (*UNREADABLE, AttributeError, TypeError):
             page.append(None)
             continue
         if not is_plain:
@@ -539,7 +540,7 @@ def recorded(event: Event, global_position: int, arrival: Arrival) -> Recorded:
 def _decoded(decoder: msgspec.json.Decoder[_M], state: bytes, what: str, global_position: int | None) -> _M:
     try:
         return decoder.decode(state)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         place = "" if global_position is None else f" at global position {global_position}"
         raise CorruptionError(f"{what}{place} cannot be read: {error}", global_position=global_position) from error
 

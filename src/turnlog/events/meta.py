@@ -11,6 +11,7 @@ from turnlog.errors import CorruptionError, ErasedError, SealedError
 from turnlog.events.form import NO_META, Event
 from turnlog.events.topics import PARENT, SHAPES, TURN
 from turnlog.model import CONTENT_TYPE, Origin, TurnMeta, Usage
+from turnlog.model.json_text import UNREADABLE
 
 _M = TypeVar("_M", bound=Struct)
 
@@ -39,7 +40,7 @@ def meta_of(event: Event, kind: type[_M]) -> _M:
             if ids:
                 fields[name] = ids if name in _MANY else ids[0]
         return msgspec.convert(fields, kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         if event.unreadable:
             raise unreadable(event, f"event {header.id!r}") from error
         raise _damaged(event, error) from error
@@ -70,7 +71,7 @@ def metadata(event: Event) -> dict[str, Any]:
     try:
         private = {} if event.private is None else _record.decode(event.private.meta)
         return _record.decode(event.header.meta) | private
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _damaged(event, error) from error
 
 
@@ -118,7 +119,7 @@ def _named(turn: Event) -> _Named:
     assert turn.private is not None
     try:
         return _names.decode(turn.private.meta)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _damaged(turn, error) from error
 
 
@@ -130,7 +131,7 @@ def asked_model(call: Event) -> str:
     """
     try:
         return _asked.decode(call.header.meta).model
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _damaged(call, error) from error
 
 
@@ -151,7 +152,7 @@ def turn_meta(event: Event) -> TurnMeta:
     try:
         public = _public_of(header.meta)
         private = None if own is None or own.meta is NO_META else _turn_private.decode(own.meta)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _damaged(event, error) from error
     call = reply = summary = None
     parents: list[str] = []

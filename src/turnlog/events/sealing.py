@@ -35,6 +35,7 @@ from msgspec import Struct
 
 from turnlog.digest import sri
 from turnlog.errors import CorruptionError
+from turnlog.model.json_text import UNREADABLE
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import Cipher
@@ -313,7 +314,7 @@ def read_sealed(private_state: bytes, event_id: str, global_position: int | None
     """
     try:
         return _sealed.decode(private_state)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(
             f"the sealed private part of event {event_id!r} cannot be read: {error}", global_position=global_position
         ) from error

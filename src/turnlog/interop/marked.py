@@ -17,11 +17,11 @@ from weakref import WeakValueDictionary, proxy
 import msgspec
 from msgspec import Raw
 
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import PIECE, LongString, LongStrings, check_utf8, decoded_pieces, joined, string_pieces
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
 _MARK_IN_JSON = re.compile(rb'"([0-9a-f]{32}-[0-9]+-)[0-9]+;"')
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _files: WeakValueDictionary[str, Marks] = WeakValueDictionary()
 """The long strings of each file that is in memory, by what their marks begin with: nobody can have written that."""
@@ -47,7 +47,7 @@ class Marks(LongStrings):
         """Return JSON with marks, without whitespace outside strings; None where nothing is long, or it is damaged."""
         if len(text) <= self.json_bytes_max:
             return None
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             marked, formatted = self._taken(text)
             return None if marked is text else formatted
         return None
@@ -58,7 +58,7 @@ class Marks(LongStrings):
         Returns:
             The object, and whether it says that without such whitespace; None where it says something else.
         """
-        with suppress(*_UNREADABLE):
+        with suppress(*UNREADABLE):
             marked, formatted = self._taken(joined(piece.encode() for piece in self.said_pieces(mark)))
             return (formatted, marked == formatted) if formatted[:1] == b"{" else None
         return None
@@ -99,7 +99,7 @@ class Marks(LongStrings):
             check_utf8(marked)
             formatted = msgspec.json.format(marked, indent=-1)
             self.check(first)
-        except _UNREADABLE:
+        except UNREADABLE:
             while len(self) > first:
                 self._marks.popitem()
                 self._found.pop()

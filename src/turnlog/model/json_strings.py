@@ -8,6 +8,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
+from turnlog.model.json_text import UNREADABLE
+
 
 def json_strings(text: bytes | Raw, *, without: Collection[str] = ()) -> Iterator[str]:
     """Iterate over all strings in JSON, in its order; over none in what is no JSON.
@@ -18,7 +20,7 @@ def json_strings(text: bytes | Raw, *, without: Collection[str] = ()) -> Iterato
     """
     try:
         waiting: list[Any] = [msgspec.json.decode(text)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return
     while waiting:
         value = waiting.pop()

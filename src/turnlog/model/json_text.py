@@ -11,6 +11,9 @@ from turnlog.errors import ContentError
 from turnlog.model.long_strings import PIECE, LongStrings, check_utf8
 from turnlog.model.surrogates import HALF
 
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading JSON raises of what is not JSON in UTF-8, or is nested too deeply."""
+
 _NO_LONG_STRINGS = LongStrings()
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
@@ -47,7 +50,7 @@ def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
         check_utf8(marked)
         minified = msgspec.json.format(marked, indent=-1)
         long.check()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise _no_json(source, error, field) from error
     return marked if minified == marked else minified, long  # one of the two can go: it may be large
 
@@ -84,7 +87,7 @@ def _no_json(source: bytes, found: Exception, field: str) -> ContentError:
     try:
         check_utf8(source)
         msgspec.json.format(source, indent=-1)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         # Under no other name: it would keep this frame, and with it the text, until garbage is collected.
         return _flaw(source, error, field)
     return _flaw(source, found, field)

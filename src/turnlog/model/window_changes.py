@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.blocks import is_erased_content, parse_content
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.plain import plain_json
 from turnlog.model.tools import ABSENT
 from turnlog.model.window import ContextWindow, Message
@@ -72,7 +73,7 @@ def decode_change(text: bytes) -> WindowChange:
     """
     try:
         return _decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise ContentError(f"the change of a window cannot be read: {error}") from error
 
 

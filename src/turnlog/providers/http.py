@@ -27,9 +27,9 @@ from msgspec import Struct
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
 from turnlog.errors import ProviderError
+from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent, not_a_base_url
 from turnlog.providers.proxies import check_proxies, proxy_of
-from turnlog.providers.raw_json import UNREADABLE
 from turnlog.providers.sending import Body, sent, told_how_far
 from turnlog.providers.wire import (
     EventBytes,

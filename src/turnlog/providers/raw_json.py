@@ -17,9 +17,6 @@ from turnlog.model.json_text import minify
 Fields: TypeAlias = dict[str, Raw]
 """A JSON object: its values as raw JSON text."""
 
-UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What reading raises of what is not JSON in UTF-8, or is nested too deeply."""
-
 _SHOWN_BYTES = 80
 _REASON_MAX = 200
 

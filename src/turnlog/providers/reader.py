@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response
-from turnlog.providers.raw_json import UNREADABLE, is_cut, unreadable
+from turnlog.model.json_text import UNREADABLE
+from turnlog.providers.raw_json import is_cut, unreadable
 
 RawEvent = bytes
 """One event of a stream, or one whole reply: JSON as the provider sent it."""

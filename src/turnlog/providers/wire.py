@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 import msgspec
 
 from turnlog.errors import ProviderError
-from turnlog.providers.raw_json import UNREADABLE, unreadable
+from turnlog.model.json_text import UNREADABLE
+from turnlog.providers.raw_json import unreadable
 
 if TYPE_CHECKING:
     from turnlog.providers.interface import Connection

@@ -36,6 +36,7 @@ from turnlog.model import (
     WindowChange,
     decode_change,
 )
+from turnlog.model.json_text import UNREADABLE
 from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
@@ -200,7 +201,7 @@ def call_meta(recorded: Recorded) -> CallMeta:
     meta = meta_of(recorded, CallMeta)
     try:
         _ = meta.parameters
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(
             f"the parameters of call {recorded.header.id!r} cannot be read: {error}",
             global_position=recorded.global_position,
@@ -249,7 +250,7 @@ def read_request(transaction: ReadTransaction, call: Recorded, known: dict[str, 
     try:
         entries = tuple(_loss.decode_lines(report))
         window = decode_change(change) if change else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ContentError) as error:
+    except (*UNREADABLE, ContentError) as error:
         what = "loss report" if not isinstance(error, ContentError) else "window"
         raise CorruptionError(
             f"the {what} of call {call.header.id!r} cannot be read: {error}", global_position=call.global_position

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError
+from turnlog.model.json_text import UNREADABLE
 
 FORMAT = 1
 COPY_BYTES_MIN = 64
@@ -172,7 +173,7 @@ def _split(pieces: Iterator[bytes | memoryview]) -> tuple[_Header, _Literals]:
     end = start.find(b"\n", 0, PARTS_BYTES_MAX + 1)
     try:
         header = _header.decode(start[: max(end, 0)])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(f"the parts of a request cannot be read: {error}") from error
     if header.format != FORMAT:
         raise CorruptionError(f"a request is kept in format {header.format}, this turnlog knows 1: upgrade turnlog")

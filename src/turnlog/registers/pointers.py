@@ -11,6 +11,7 @@ from msgspec import Struct
 from turnlog.errors import CorruptionError, MetaError, UnknownPointerError
 from turnlog.events import POINTER
 from turnlog.model import PointerMeta
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.plain import plain_json
 from turnlog.record.secrets import refuse_secrets
 from turnlog.registers.register import Register
@@ -94,5 +95,5 @@ class Pointers(Register[PointerMeta]):
 def _parameters(meta: PointerMeta) -> dict[str, Any]:
     try:
         return msgspec.json.decode(meta.params, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(f"the parameters of pointer {meta.name!r} cannot be read: {error}") from error

@@ -20,6 +20,7 @@ from msgspec import Struct
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks.folders import Folder, folder_path, is_at
 from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
+from turnlog.model.json_text import UNREADABLE
 from turnlog.store import Store
 from turnlog.store.files import FILE_MODE, make_file
 
@@ -255,7 +256,7 @@ class JSONLines(Sink):
     def _parsed(self, line: bytes, path: Path) -> _Line:
         try:
             return _line.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except UNREADABLE as error:
             raise self.failed(f"{path.name!r} has a line that is no event: {error}") from error
 
 

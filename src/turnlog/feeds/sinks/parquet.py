@@ -29,6 +29,7 @@ from turnlog.events.times import time_of
 from turnlog.feeds.sinks.folders import Folder, folder_path
 from turnlog.feeds.sinks.interface import INT64_MAX, SCHEMA, Batch, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.seconds import check_seconds
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import PIECE, LongStrings
 from turnlog.store import Store
 from turnlog.store.files import FILE_MODE, make_file
@@ -400,7 +401,7 @@ def _text(content: bytes) -> bytes | None:
         for number, each in enumerate(texts):
             text.write(b"\n" if number else b"")
             text.writelines(piece.encode() for piece in long.said_pieces(each))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return text.getvalue() if texts else None
 

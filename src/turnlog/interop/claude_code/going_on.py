@@ -25,6 +25,7 @@ from turnlog.errors import FormatError
 from turnlog.interop.claude_code.lines import Row
 from turnlog.interop.marked import begins, digest_of, is_text, text_pieces, unmarked
 from turnlog.interop.texts import file_lines
+from turnlog.model.json_text import UNREADABLE
 
 _NULL = Raw(b"null")
 
@@ -286,7 +287,7 @@ def _blocks_of(row: Row) -> list[_Block]:
     assert row.message is not None
     try:
         return _decoded(row.message.content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return []
 
 
@@ -398,7 +399,7 @@ def _started_in_state(file: Path, *state: int) -> _Started:  # noqa: ARG001 - te
             read = _line.decode(line)
             blocks = _decoded(bytes(read.message.content)) if read.message is not None else []
             agent = _result.decode(read.result).agent if begins(read.result, b"{") else None
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             continue
         for block in blocks:
             if read.uuid is not None and (prompt := prompt_of(block)) is not None:

@@ -32,6 +32,7 @@ from turnlog.interop.geppetto_model.planning import (
 from turnlog.interop.geppetto_model.types import Block, Run, Turn
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, Origin, decode_content
+from turnlog.model.json_text import UNREADABLE
 from turnlog.record import Note, TurnDraft
 
 _WHICH_ID = "give the id that `record_turn` or `TurnStore.save` returned, or that `TurnStore.list` lists"
@@ -346,7 +347,7 @@ def _read(log: TurnLog, recorded: Recorded, kind: type[Any]) -> Any:
 def _decoded(recorded: Recorded, text: bytes | msgspec.Raw, kind: type[Any]) -> Any:
     try:
         return msgspec.json.decode(text, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptionError(
             f"{recorded.header.topic} {recorded.header.id!r} cannot be read: {error}",
             global_position=recorded.global_position,

@@ -20,6 +20,7 @@ from turnlog.errors import CorruptionError, FormatError, InputError
 from turnlog.events import GENESIS, Event, Recorded, decode, flaw
 from turnlog.ids import is_id
 from turnlog.interop.portable.contents import content_flaw
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import PIECE, check_utf8, joined
 from turnlog.store.payloads import PAYLOAD_BYTES_MAX
 
@@ -113,8 +114,6 @@ _version = msgspec.json.Decoder(_Version)
 _header = msgspec.json.Decoder(Header)
 _line = msgspec.json.Decoder(Line)
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
-
 
 # Write
 
@@ -153,7 +152,7 @@ def _is_minified_json(payload: bytes) -> bool:
     try:
         check_utf8(payload)
         return b"\n" not in payload and msgspec.json.format(payload, indent=-1) == payload
-    except _UNREADABLE:
+    except UNREADABLE:
         return False
 
 
@@ -224,14 +223,14 @@ class ExportFile:
 def _read_header(text: bytes) -> Header:
     try:
         version = _version.decode(text).turnlog_export
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise FormatError("line 1: not a turnlog export: the header is missing", line=1) from error
     if version != VERSION:
         hint = "upgrade turnlog" if version > VERSION else "export it anew"
         raise FormatError(f"line 1: export of version {version}, this turnlog knows {VERSION}: {hint}", line=1)
     try:
         header = _header.decode(text)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise FormatError(f"line 1: not the header of a turnlog export: {error}", line=1) from error
     if header_line(header) != text:
         raise FormatError("line 1: the header is not spelled as `turnlog export` does", line=1)
@@ -329,7 +328,7 @@ def _converted(number: int) -> Generator[None]:
         yield
     except RecursionError as error:
         raise FormatError(f"line {number}: not a line of a turnlog export: nested too deeply", line=number) from error
-    except (*_UNREADABLE, CorruptionError, ValueError) as error:
+    except (*UNREADABLE, CorruptionError, ValueError) as error:
         raise FormatError(f"line {number}: not a line of a turnlog export: {error}", line=number) from error
 
 
@@ -385,7 +384,7 @@ def _flaw(read: _Read) -> str | None:
         return f"its payload does not have the hash {event.stored_hash!r} and {event.stored_size} bytes"
     try:
         return flaw(event) or content_flaw(event, payload)
-    except (CorruptionError, InputError, *_UNREADABLE) as error:
+    except (CorruptionError, InputError, *UNREADABLE) as error:
         return str(error)
 
 

@@ -7,6 +7,7 @@ from msgspec import Raw
 
 from turnlog.interop.marked import begins
 from turnlog.interop.transcripts.transcript import Given
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import check_utf8
 
 Fields = dict[str, Raw]
@@ -25,7 +26,7 @@ def record_in(line: bytes) -> Fields:
     try:
         check_utf8(line)  # what stands in fields is not looked at before it is asked for
         return _record.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return {}
 
 

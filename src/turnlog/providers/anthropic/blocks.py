@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.model import Block, Delta, Text, ToolUse, parse_arguments
+from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.body import encode
 from turnlog.providers.extras import Told, extras, native, says_nothing, thought
 from turnlog.providers.raw_json import NULL, Fields, further, is_null, minified, raw, text_of
@@ -71,7 +72,7 @@ def plain_step(event: bytes) -> tuple[int, str, str] | None:
     """
     try:
         step = _step.decode(event)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     piece = step.delta
     if isinstance(piece, _InputPiece):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
+from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.http import media_type, timeouts
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
-from turnlog.providers.raw_json import UNREADABLE, read_object, text_of
+from turnlog.providers.raw_json import read_object, text_of
 from turnlog.providers.sdk import SdkClient
 from turnlog.providers.wire import DONE, EventBytes, no_models
 

@@ -23,11 +23,11 @@ from turnlog.model import (
     Usage,
     parse_arguments,
 )
+from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.cohere.request import CITATIONS, FUNCTION, PLAN
 from turnlog.providers.extras import MESSAGE, Told, extras, native
 from turnlog.providers.raw_json import (
     NULL,
-    UNREADABLE,
     Fields,
     further,
     is_null,

@@ -13,12 +13,12 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError, ProviderError
 from turnlog.model import Block, CallError, Delta, Native, Response, StopReason, Text, ToolUse, Usage
+from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.extras import Told, says_nothing
 from turnlog.providers.gemini.parts import Blocks, OddError, object_in
 from turnlog.providers.gemini.request import CONTENT, OF_CONTENT, parts_of
 from turnlog.providers.raw_json import (
     NULL,
-    UNREADABLE,
     Fields,
     fields_of,
     further,
