@@ -135,6 +135,7 @@ def test_bookmarks_are_set_renamed_listed_and_deleted(turnlog: Command) -> None:
             "--bookmark and --no-bookmark contradict each other: give one of them",
         ),
         (("x", "--inherited", "[1]"), b"", """--inherited must be a JSON object, such as '{"search": true}'"""),
+        (("x", "--inherited", "[" * 2000 + "]" * 2000), b"", "--inherited is nested too deeply"),
         (("--blocks", '[{"type":"text"}]'), b"", "content[0]: object missing required field 'text'"),
         (
             ("x", "y"),

@@ -110,6 +110,7 @@ def test_a_file_that_is_not_there_makes_no_store(turnlog: Command, tmp_path: Pat
         assert log.threads() == []
 
 
+DEEP = "[" * 2000 + "]" * 2000
 PERSON = '{"title":"person","type":"object","properties":{"age":{"type":"integer"}},"required":["age"]}'
 
 
@@ -345,6 +346,8 @@ def test_a_recorded_run_is_repeated_from_its_store(turnlog: Command, server: Wir
             "--bookmark and --no-bookmark contradict each other: give one of them",
         ),
         (("Go", "-p", "kilo", "--param", "x"), "--param 'x' is not of the form NAME=VALUE, such as max_tokens=1000"),
+        (("Go", "-p", "kilo", "--param", f"x={DEEP}"), "--param x is nested too deeply"),
+        (("Go", "-p", "kilo", "--schema", '{"allOf":' + DEEP + "}"), "--schema: it is nested too deeply"),
         (("Go", "-p", "kilo", "--servers", "nix"), "no MCP server 'nix' (one of s): register it with "),
         (("Go", "-p", "kilo", "--approve", "maybe"), "invalid value 'maybe' for --approve"),
         (("Go", "-p", "kilo", "--replay", "sqlite:////nowhere/x.db"), "there is no store at '/nowhere/x.db'"),

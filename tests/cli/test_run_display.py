@@ -101,6 +101,7 @@ def test_what_cannot_erase_is_told_of_waiting_on_lines(terminal: bool) -> None:
         ("[see below]", None),
         ("", None),
         ('["\ud800"]', None),
+        ("[" * 2000 + "]" * 2000, None),
     ],
 )
 def test_json_is_one_line_without_escapes(text: str, line: str | None) -> None:

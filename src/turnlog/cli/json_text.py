@@ -44,7 +44,7 @@ def on_one_line(text: str) -> str | None:
         return None
     try:
         value: object = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
     shown = ""
     for piece in _pieces(value):

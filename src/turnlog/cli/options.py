@@ -191,6 +191,8 @@ def json_object(text: str, option: str) -> dict[str, Any]:
         raise UsageError(f"{option} is not UTF-8") from error
     except msgspec.DecodeError as error:
         raise UsageError(f"{option} is not JSON ({error}): give an object such as '{{\"search\": true}}'") from error
+    except RecursionError as error:
+        raise UsageError(f"{option} is nested too deeply") from error
     if not isinstance(value, dict):
         raise UsageError(f"{option} must be a JSON object, such as '{{\"search\": true}}'")
     return cast("dict[str, Any]", value)

@@ -35,6 +35,8 @@ def parse_parameters(given: Sequence[str]) -> dict[str, Any]:
             found[name] = value
         except UnicodeEncodeError as error:
             raise UsageError(f"--param {name} is not UTF-8") from error
+        except RecursionError as error:
+            raise UsageError(f"--param {name} is nested too deeply") from error
     return found
 
 
@@ -52,8 +54,10 @@ def parse_schema(given: str) -> Output[Any]:
         schema = msgspec.json.decode(text)
     except OSError as error:
         raise UsageError(f"--schema {given!r}: {os_reason(error)}: give a file, or a JSON Schema itself") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeError) as error:
         raise UsageError(f"{where}: it is no JSON: {error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{where}: it is nested too deeply") from error
     if not isinstance(schema, dict):
         raise UsageError(f"{where}: expected a JSON Schema, a JSON object, got {type(schema).__name__}")
     return Output.of_schema(
@@ -64,7 +68,7 @@ def parse_schema(given: str) -> Output[Any]:
 def _is_json(given: str) -> bool:
     try:
         msgspec.json.decode(given)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return True
 

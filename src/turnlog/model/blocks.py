@@ -199,7 +199,7 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
         if has_long_string(items):
             items = long.out_of(items)
     except RecursionError as error:
-        raise ContentError("content: nested too deeply", field="content") from error
+        raise _too_deep("content") from error
     parts = [_block_bytes(item, f"content[{index}]") for index, item in enumerate(items)]
     payload = b"[" + b",".join(parts) + b"]"
     if not all(isinstance(item, str) for item in items):
@@ -262,7 +262,11 @@ def _block_bytes(item: object, field: str) -> bytes:
     except UnicodeEncodeError as error:
         raise no_utf8(error, field) from error
     except RecursionError as error:
-        raise ContentError(f"{field}: nested too deeply", field=field) from error
+        raise _too_deep(field) from error
+
+
+def _too_deep(field: str) -> ContentError:
+    return ContentError(f"{field}: nested too deeply", field=field)
 
 
 def _flat(block: _Block) -> bytes:
@@ -348,6 +352,8 @@ def _decoded(text: bytes, field: str) -> list[Block]:
         blocks = _content.decode(text)
     except msgspec.DecodeError:
         return _decode_with_extra(text, field)
+    except RecursionError as error:
+        raise _too_deep(field) from error
     for block in blocks:
         if type(block) is ToolResult and block.is_error is None and b'"is_error":null' in text:
             return _decode_with_extra(text, field)
@@ -484,9 +490,11 @@ def _decode_with_extra(payload: bytes, field: str) -> list[Block]:
     """Decode blocks one by one: some have keys that turnlog does not know, or are malformed."""
     try:
         records = _raw_blocks.decode(payload)
+        return [_split(record, f"{field}[{index}]", BLOCK_TYPES) for index, record in enumerate(records)]
     except msgspec.DecodeError as error:
         raise content_error(error, field) from error
-    return [_split(record, f"{field}[{index}]", BLOCK_TYPES) for index, record in enumerate(records)]
+    except RecursionError as error:
+        raise _too_deep(field) from error
 
 
 def _may_have_reserved_key(payload: bytes) -> bool:

@@ -162,6 +162,14 @@ class TestContentBytes:
             content_bytes([{"type": "tool_use", "name": "f", "input": deep}])
 
 
+@pytest.mark.parametrize("more", [b"", b',"more":1'])
+def test_content_that_is_nested_too_deeply_to_be_read_is_an_error(more: bytes) -> None:
+    """How deep that is depends on how deep the stack is already: what was recorded may be too deep for a reader."""
+    deep = b'[{"type":"tool_use","name":"f","id":"1"%b,"input":{"a":%b}}]' % (more, b"[" * 2000 + b"]" * 2000)
+    with pytest.raises(ContentError, match=r"^content: nested too deeply$"):
+        decode_content(deep)
+
+
 class TestParseContent:
     """From JSON text to payload bytes."""
 

@@ -28,6 +28,7 @@ from turnlog.model import (
     normal_stop_reason,
 )
 from turnlog.model.blocks import marked_document
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongStrings
 from turnlog.record import Note, TurnDraft, turn_draft
 from turnlog.turn import Turn, turn_of
@@ -231,7 +232,7 @@ def _kept_in(log: MessageLog, turn: str) -> dict[str, Kept]:
         if of is not None and not event.unreadable:
             try:
                 kept[of] = _kept.decode(log.payload(event.header.id))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except UNREADABLE as error:
                 raise CorruptionError(
                     f"what is kept of message {of!r} cannot be read: {error}", global_position=event.global_position
                 ) from error

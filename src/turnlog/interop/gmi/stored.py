@@ -15,6 +15,7 @@ from turnlog.interop.gmi.content import Taken, with_bytes, without_bytes
 from turnlog.interop.gmi.input import GMITurnInput
 from turnlog.interop.gmi.refusing import refuse_keys
 from turnlog.model import Block, Text
+from turnlog.model.json_text import UNREADABLE
 from turnlog.model.plain import plain_json
 
 FORMAT = "gmi"
@@ -149,5 +150,5 @@ def decode_kept(payload: bytes, blocks: Sequence[Block], turn: str) -> JSONRecor
             return {**kept.input, "content": with_bytes(kept.input["content"], kept.taken, blocks)}
         [text] = blocks
         return {**kept.input, "content": text.text if isinstance(text, Text) else ""}
-    except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError) as error:
+    except (*UNREADABLE, LookupError, TypeError, ValueError) as error:
         raise CorruptionError(f"what is kept of the input {turn!r} cannot be read: {error}") from error

@@ -190,10 +190,11 @@ def test_unknown_parent_records_nothing(log: TurnLog) -> None:
     assert kept_events(log) == []
 
 
-def test_damaged_note_is_an_error(log: TurnLog) -> None:
+@pytest.mark.parametrize("note", [b"[]", b'{"details":' + b"[" * 2000])
+def test_damaged_note_is_an_error(log: TurnLog, note: bytes) -> None:
     """What is kept beside a turn and cannot be read is not passed over."""
     [turn] = record(log, made.conversation()[:1])
-    log.add_group([Note(topic=TOPIC, payload=b"[]", turn=turn.id)])
+    log.add_group([Note(topic=TOPIC, payload=note, turn=turn.id)])
     with pytest.raises(CorruptionError, match=f"what is kept of message '{turn.id}' cannot be read"):
         canonical.messages(log, turn.id)
 

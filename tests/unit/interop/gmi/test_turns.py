@@ -176,10 +176,11 @@ def test_any_content_comes_back_or_is_told(content: list[Block]) -> None:
                 assert again[index] == with_text_blocks(block)
 
 
-def test_damaged_note_is_an_error(log: TurnLog) -> None:
+@pytest.mark.parametrize("note", [b"[]", b'{"input":' + b'{"a":' * 2000])
+def test_damaged_note_is_an_error(log: TurnLog, note: bytes) -> None:
     """What is kept beside a turn and cannot be read is not passed over."""
     turn = log.add_turn("x", id=turn_id_of("i1"), origin=Origin(format="gmi", ids=["i1"]))
-    log.add_group([Note(topic=gmi.TOPIC, payload=b"[]", turn=turn.id, id=note_id_of(turn.id))])
+    log.add_group([Note(topic=gmi.TOPIC, payload=note, turn=turn.id, id=note_id_of(turn.id))])
     with pytest.raises(CorruptionError, match=f"what is kept of the input '{turn.id}' cannot be read"):
         gmi.input_of(log, turn.id)
 
