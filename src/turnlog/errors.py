@@ -493,3 +493,12 @@ class CorruptionError(StoreError):
     def __init__(self, message: str, *, global_position: int | None = None) -> None:
         super().__init__(message)
         self.global_position = global_position
+
+
+def os_reason(error: Exception) -> str:
+    """Return why something could not be done with a file, in the style of messages: `no space left on device`.
+
+    What is no error of the system, as a path with a NUL in it, says it itself.
+    """
+    said = error.strerror if isinstance(error, OSError) else None
+    return (said or str(error) or type(error).__name__).lower()

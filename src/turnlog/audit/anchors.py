@@ -17,7 +17,7 @@ from turnlog.audit.merkle import HASH_BYTES, Frontier
 from turnlog.audit.notes import Verifier, parse_note
 from turnlog.audit.proofs import split_notes
 from turnlog.audit.report import Findings, shown
-from turnlog.errors import CorruptionError, ProofError
+from turnlog.errors import CorruptionError, ProofError, os_reason
 from turnlog.ids import is_id
 from turnlog.projections.checkpoints import kept
 from turnlog.projections.tree import MEND, TREE, kept_runs, read_nodes, tree_flaw, tree_size
@@ -88,7 +88,7 @@ def read_anchors(
             except OSError as error:
                 if not in_folder or unusable is None:
                     raise
-                unusable(f"{file}: it cannot be read ({error.strerror or type(error).__name__})")
+                unusable(f"{file}: it cannot be read ({os_reason(error)})")
                 continue
             for number, note in enumerate(notes, 1):
                 place = str(file) if len(notes) == 1 else f"{file} ({number})"

@@ -13,8 +13,8 @@ from pathlib import Path
 from turnlog.audit import memory
 from turnlog.audit.checkpoints import Checkpoint, parse_checkpoint
 from turnlog.audit.keys import default_folder
-from turnlog.errors import CorruptionError, ProofError, SigningKeyError
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason
+from turnlog.errors import CorruptionError, ProofError, SigningKeyError, os_reason
+from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file
 
 
 def default_signed_heads(environ: Mapping[str, str]) -> SignedHeads:
@@ -108,5 +108,5 @@ def _read(path: Path) -> tuple[Checkpoint | None, int | None]:
 
 
 def _error(path: Path, error: Exception) -> SigningKeyError:
-    why = reason(error) if isinstance(error, OSError) else str(error)
+    why = os_reason(error) if isinstance(error, OSError) else str(error)
     return SigningKeyError(f"what was signed last cannot be read or written at {str(path)!r}: {why}")

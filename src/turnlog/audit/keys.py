@@ -19,8 +19,8 @@ from msgspec import Struct
 from platformdirs import user_data_path
 
 from turnlog.audit import memory
-from turnlog.errors import SealError, SigningKeyError
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason
+from turnlog.errors import SealError, SigningKeyError, os_reason
+from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file
 
 if TYPE_CHECKING:
     from turnlog.audit.notes import Signer
@@ -141,13 +141,13 @@ class FolderKeys:
         try:
             make_folders(self._folder, folder_mode(FILE_MODE))
         except OSError as error:
-            raise SigningKeyError(f"there can be no folder {str(self._folder)!r}: {reason(error)}") from error
+            raise SigningKeyError(f"there can be no folder {str(self._folder)!r}: {os_reason(error)}") from error
         try:
             memory.write_new(path, f"{signer.skey}\n".encode())
         except FileExistsError as error:
             raise _taken(name, self.place_of(name)) from error
         except OSError as error:
-            raise SigningKeyError(f"the key {name!r} cannot be kept in {str(path)!r}: {reason(error)}") from error
+            raise SigningKeyError(f"the key {name!r} cannot be kept in {str(path)!r}: {os_reason(error)}") from error
         return signer
 
     def list_keys(self) -> list[KeyEntry]:
@@ -161,7 +161,7 @@ class FolderKeys:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise SigningKeyError(f"the keys in {str(self._folder)!r} cannot be read: {reason(error)}") from error
+            raise SigningKeyError(f"the keys in {str(self._folder)!r} cannot be read: {os_reason(error)}") from error
         names = {unquote(file.removesuffix(_SUFFIX)) for file in files if file.endswith(_SUFFIX)}
         return [_entry(self, name) for name in sorted(names) if self._path(name).name in files]
 
@@ -205,7 +205,7 @@ def read_secret(path: Path, what: str, kind: _Kind) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise kind(f"{what} cannot be read: {reason(error)}") from error
+        raise kind(f"{what} cannot be read: {os_reason(error)}") from error
     if mode & 0o077:
         raise kind(
             f"{what} is not its owner's alone (mode {mode:03o}): others may have read it; use another key, or "

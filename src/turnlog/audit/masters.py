@@ -21,8 +21,8 @@ from typing import IO, Protocol
 
 from turnlog.audit import memory
 from turnlog.audit.keys import FOLDER_VARIABLE, Keyring, keyring_errors, read_secret, usable_keyring
-from turnlog.errors import SealError, UnusableKeyError
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, reason
+from turnlog.errors import SealError, UnusableKeyError, os_reason
+from turnlog.store.files import FILE_MODE, folder_mode, make_folders
 
 __all__ = [
     "COMMAND_VARIABLE",
@@ -177,7 +177,7 @@ class FileMaster(_KeptMaster):
         except FileExistsError:
             return False
         except OSError as error:
-            raise SealError(f"the master key {self.name!r} cannot be kept: {reason(error)}") from error
+            raise SealError(f"the master key {self.name!r} cannot be kept: {os_reason(error)}") from error
         return True
 
 
@@ -300,7 +300,7 @@ class CommandMaster:
                 bufsize=0,
             )
         except (OSError, ValueError) as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
+            why = os_reason(error) if isinstance(error, OSError) else str(error)
             raise self._failed(verb, f"it cannot be run: {why}") from error
         with process:
             try:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from turnlog.audit import memory
 from turnlog.audit.posting import TIMEOUT_S, post
-from turnlog.errors import PlaceError
+from turnlog.errors import PlaceError, os_reason
 from turnlog.store.files import FILE_MODE, not_a_file, sync_folder
 from turnlog.web_address import parsed, shown_server
 
@@ -184,5 +184,4 @@ def _write_all(handle: int, text: str) -> None:
 
 
 def _error(name: str, error: Exception) -> PlaceError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
-    return PlaceError(f"{name}: a checkpoint cannot be written there: {reason}")
+    return PlaceError(f"{name}: a checkpoint cannot be written there: {os_reason(error)}")

@@ -38,11 +38,11 @@ from msgspec import Meta, Struct
 from turnlog.audit import memory
 from turnlog.audit.keys import FOLDER_VARIABLE, default_folder
 from turnlog.audit.masters import COMMAND_VARIABLE, ChosenMaster, CommandMaster, FileMaster, MasterKey, shown_as
-from turnlog.errors import SealError, UnusableKeyError
+from turnlog.errors import SealError, UnusableKeyError, os_reason
 from turnlog.events import DataKey
 from turnlog.events.sealing import SECRET_BYTES, Tagged, short
 from turnlog.model.json_text import UNREADABLE
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, reason, sync_folder
+from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, sync_folder
 
 __all__ = ["SealFolder", "SealKeyEntry", "default_seals"]
 
@@ -223,8 +223,8 @@ class SealFolder:
                     sync_folder(self._folder)
                 except OSError as error:
                     raise SealError(
-                        f"the key file {str(self._folder / file)!r} cannot be removed: {reason(error)}; it still opens "
-                        "what it sealed"
+                        f"the key file {str(self._folder / file)!r} cannot be removed: {os_reason(error)}; it still "
+                        "opens what it sealed"
                     ) from error
                 finally:
                     changed()
@@ -397,7 +397,7 @@ class SealFolder:
             return None
         except OSError as error:
             kind = UnusableKeyError if error.errno in _OF_THE_FILE else SealError
-            raise kind(f"the key file {str(path)!r} cannot be read: {reason(error)}") from error
+            raise kind(f"the key file {str(path)!r} cannot be read: {os_reason(error)}") from error
         except UNREADABLE as error:
             raise _damaged(path) from error
         if file != _NAMES_FILE and read.id != _parts(file)[1]:
@@ -415,14 +415,14 @@ class SealFolder:
                 self._state()
                 handle = stack.enter_context(memory.locked(self._folder / _LOCK))
             except OSError as error:
-                raise SealError(f"keys cannot be kept in {self._place!r}: {reason(error)}") from error
+                raise SealError(f"keys cannot be kept in {self._place!r}: {os_reason(error)}") from error
 
             def changed() -> None:
                 self._listing = None
                 try:
                     os.ftruncate(handle, os.fstat(handle).st_size + 1)
                 except OSError as error:
-                    raise SealError(f"{self._lock_file!r} cannot be written: {reason(error)}") from error
+                    raise SealError(f"{self._lock_file!r} cannot be written: {os_reason(error)}") from error
 
             yield changed
 
@@ -432,7 +432,7 @@ class SealFolder:
             try:
                 (self._folder / file).unlink(missing_ok=True)
             except OSError as error:
-                raise SealError(f"{str(self._folder / file)!r} cannot be removed: {reason(error)}") from error
+                raise SealError(f"{str(self._folder / file)!r} cannot be removed: {os_reason(error)}") from error
 
     def _keep(self, owner: str, file: str | None, changed: Callable[[], None]) -> DataKey:
         """Make a key, and keep it in a file."""
@@ -451,7 +451,7 @@ class SealFolder:
         try:
             memory.replace(path, msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         except OSError as error:
-            raise SealError(f"a key cannot be kept in {str(path)!r}: {reason(error)}") from error
+            raise SealError(f"a key cannot be kept in {str(path)!r}: {os_reason(error)}") from error
         changed()
         self._opened[path.name] = _Opened(key, str(path))
         return key
@@ -480,7 +480,7 @@ class SealFolder:
             raise SealError(f"the master key {self.master_name!r} cannot be used: {said}") from error
 
     def _unreadable(self, error: OSError) -> SealError:
-        return SealError(f"the keys of sealing in {self._place!r} cannot be read: {reason(error)}")
+        return SealError(f"the keys of sealing in {self._place!r} cannot be read: {os_reason(error)}")
 
 
 _OF_THE_FILE = {errno.EINVAL, errno.EACCES, errno.EPERM}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from math import ceil
 
 from turnlog.cli.text import one_line, timestamp
-from turnlog.errors import ProviderError, TurnlogError, UnsupportedContentError
+from turnlog.errors import ProviderError, TurnlogError, UnsupportedContentError, os_reason
 
 TRACEBACK_VARIABLE = "TURNLOG_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
@@ -67,11 +67,6 @@ def from_when(wait_s: float | None) -> str:
     if not wait_s or wait_s > _WAIT_TOLD_MAX_S:
         return ""
     return f", from {timestamp(datetime.now(UTC) + timedelta(seconds=ceil(wait_s)))} on"
-
-
-def os_reason(error: OSError) -> str:
-    """Return why the operating system refused something, such as `no space left on device`."""
-    return (error.strerror or str(error) or type(error).__name__).lower()
 
 
 def _os_message(error: OSError) -> str:

@@ -17,9 +17,10 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthFlowError
 from turnlog.agent.mcp.connection import Connection
 from turnlog.agent.mcp.grants import Grant
 from turnlog.agent.mcp.launch import launch
-from turnlog.cli.failures import UsageError, os_reason
+from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
 from turnlog.cli.text import one_line
+from turnlog.errors import os_reason
 from turnlog.model import ServerMeta
 
 _PATH = "/callback"

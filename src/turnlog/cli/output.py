@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Struct
 from rich.cells import cell_len
 
-from turnlog.cli.failures import UntoldError, os_reason
+from turnlog.cli.failures import UntoldError
 from turnlog.cli.first_sign import erase_first_sign
 from turnlog.cli.text import fit, line_pieces, on_line, pad, printable
+from turnlog.errors import os_reason
 from turnlog.ids import ID_CHARACTERS
 
 _SGR = {

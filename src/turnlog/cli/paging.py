@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from turnlog.cli.output import note
+from turnlog.errors import os_reason
 
 if TYPE_CHECKING:
     import subprocess
@@ -54,8 +55,7 @@ def paging(*, json: bool = False) -> Generator[None]:
         pager = _started(named)
     except (OSError, ValueError) as error:
         if variable is not None:
-            why = str(error.strerror if isinstance(error, OSError) else error)
-            note(f"the pager {named!r}, which {variable} names, cannot be run ({why[:1].lower()}{why[1:]})")
+            note(f"the pager {named!r}, which {variable} names, cannot be run ({os_reason(error)})")
     if pager is None:
         yield
         return

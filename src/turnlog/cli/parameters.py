@@ -10,7 +10,8 @@ from typing import Any, cast
 import msgspec
 
 from turnlog.agent.output import Output
-from turnlog.cli.failures import UsageError, os_reason
+from turnlog.cli.failures import UsageError
+from turnlog.errors import os_reason
 
 _SECONDS_MAX = 1e6
 """No wait is longer; a file of MCP servers may say no more either."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from turnlog.errors import FormatError
+from turnlog.errors import FormatError, os_reason
 from turnlog.interop import formats
 from turnlog.interop.sqlite_files import no_transcript
 from turnlog.record.files import open_regular
@@ -139,5 +139,4 @@ def _beginning(path: Path, *, line_bytes_max: int = 0) -> bytes:
         with open_regular(path, FormatError) as file:
             return file.read(BEGINNING_BYTES) + file.readline(line_bytes_max)
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error
+        raise FormatError(f"{str(path)!r} cannot be read: {os_reason(error)}") from error

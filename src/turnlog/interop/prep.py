@@ -34,6 +34,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct
 
+from turnlog.errors import os_reason
+
 BYTES_MAX = 1_000_000
 """The size of the largest file that is embedded by default, in bytes."""
 
@@ -253,7 +255,7 @@ def _read(name: str, root: Path, origin: Origin, bytes_max: int) -> _File:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in the name
         return _omitted(name, "missing")
     except OSError as error:
-        return _omitted(name, f"unreadable: {(error.strerror or type(error).__name__).lower()}")
+        return _omitted(name, f"unreadable: {os_reason(error)}")
     return _embedded(name, content, _differs(name, content, origin))
 
 

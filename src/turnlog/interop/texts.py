@@ -13,7 +13,7 @@ from typing import IO
 
 import msgspec
 
-from turnlog.errors import FormatError
+from turnlog.errors import FormatError, os_reason
 from turnlog.interop.marked import Marks
 from turnlog.model.long_strings import check_utf8
 from turnlog.record.files import open_regular
@@ -92,8 +92,7 @@ def _opened(path: Path) -> Generator[IO[bytes]]:
         with open_regular(path, FormatError) as file:
             yield file
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}") from error
+        raise FormatError(f"{str(path)!r} cannot be read: {os_reason(error)}") from error
 
 
 def _line(line: bytes) -> bytes:

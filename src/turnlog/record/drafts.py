@@ -9,7 +9,7 @@ from typing import Any, Literal, Unpack
 
 from msgspec import Struct
 
-from turnlog.errors import ContentError, DocumentError
+from turnlog.errors import ContentError, DocumentError, os_reason
 from turnlog.ids import parse_id
 from turnlog.model import Block, Origin, ReplyFacts, ReplyFactsGiven, Response, TurnMeta, content_bytes, parse_content
 from turnlog.record.fields import (
@@ -204,8 +204,7 @@ def _read_document(path: Path, bytes_max: int) -> bytes:
                 )
             payload = file.read(bytes_max + 1)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise DocumentError(f"document {str(path)!r} cannot be read: {reason.lower()}") from error
+        raise DocumentError(f"document {str(path)!r} cannot be read: {os_reason(error)}") from error
     if len(payload) > bytes_max:
         raise DocumentError(f"document {str(path)!r} has more bytes than the limit of {bytes_max:,}")
     return payload

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError
+from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError, os_reason
 
 FILE_MODE = 0o600
 """The permissions of a new store: its owner's alone."""
@@ -200,15 +200,10 @@ def is_file_of(path: Path, size: int) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
-def reason(error: OSError) -> str:
-    """Return what the system says of an error, in the style of messages."""
-    return (error.strerror or str(error)).lower()
-
-
 def file_error(error: OSError, path: Path) -> StoreError:
     """Return the turnlog error for a file that cannot be written. Nothing of the append was recorded by then."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
         return StoreFullError(f"no space left for {str(path)!r}: free some and try again; nothing was recorded")
     if error.errno in NOT_WRITABLE:
-        return StoreReadOnlyError(f"{str(path.parent)!r} cannot be written: {reason(error)}; nothing was recorded")
-    return StoreError(f"{str(path)!r} cannot be written: {reason(error)}; nothing was recorded")
+        return StoreReadOnlyError(f"{str(path.parent)!r} cannot be written: {os_reason(error)}; nothing was recorded")
+    return StoreError(f"{str(path)!r} cannot be written: {os_reason(error)}; nothing was recorded")

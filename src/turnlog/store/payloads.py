@@ -21,12 +21,12 @@ import zstandard
 from msgspec import Struct
 
 from turnlog.digest import PREFIX, pieces_digest, sri, sri_bytes
-from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError
+from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError, os_reason
 from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, OpenedPayload, sealed_pieces
 from turnlog.model.long_strings import byte_pieces, joined
 from turnlog.store import frames, incoming, sealed_payloads
-from turnlog.store.files import FILE_MODE, file_error, open_file, reason
+from turnlog.store.files import FILE_MODE, file_error, open_file
 from turnlog.store.incoming import Incoming
 from turnlog.store.objects import Objects
 from turnlog.store.values import NO_PAYLOAD, NewPayload, Payload, Placement
@@ -563,5 +563,5 @@ def _unreadable(error: Exception, event_id: str, global_position: int | None) ->
     if not isinstance(error, OSError):
         return CorruptionError(f"{subject}: {error}", global_position=global_position)
     if error.errno in _NOT_DAMAGE:
-        return StoreError(f"{subject}: {reason(error)}")
-    return CorruptionError(f"{subject}: {reason(error)}", global_position=global_position)
+        return StoreError(f"{subject}: {os_reason(error)}")
+    return CorruptionError(f"{subject}: {os_reason(error)}", global_position=global_position)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.agent.mcp.config_text import Texts, inputs_of
-from turnlog.errors import MetaError, SecretError
+from turnlog.errors import MetaError, SecretError, os_reason
 from turnlog.model import ServerMeta
 from turnlog.record.secrets import masked_forms, refuse_secrets_in_url
 from turnlog.registers.addresses import check_address
@@ -88,8 +88,7 @@ def read_mcp_config(path: str | Path, *, only: Sequence[str] = ()) -> McpConfig:
         with file.open("rb") as opened:
             content = opened.read(BYTES_MAX + 1)
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise MetaError(f"{str(file)!r}: {str(why).lower()}", field="mcp_config") from error
+        raise MetaError(f"{str(file)!r}: {os_reason(error)}", field="mcp_config") from error
     if len(content) > BYTES_MAX:
         raise MetaError(f"{str(file)!r} is larger than {BYTES_MAX} bytes: it is no list of servers", field="mcp_config")
     folder = file.absolute().parent

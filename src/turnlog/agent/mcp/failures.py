@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from turnlog.agent.mcp.launch import Launch
 from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
-from turnlog.errors import ProviderError
+from turnlog.errors import ProviderError, os_reason
 from turnlog.model import ServerMeta
 from turnlog.providers.proxies import proxy_of
 from turnlog.providers.wire import why
@@ -109,7 +109,7 @@ def reason(
             place = ".".join(str(part) for part in first["loc"])
             return f"does not answer as the protocol has it ({place}: {first['msg'].lower()})"
         case OSError() if meta.command:
-            return f"cannot be started: {_os_reason(cause, meta)}"
+            return f"cannot be started: {_not_started(cause, meta)}"
         case _:
             return f"cannot be understood: {str(cause) or type(cause).__name__}"
 
@@ -152,7 +152,7 @@ def _refusal(error: MCPError, server: str, *, started: bool, status: int, keyrin
     return f"answered with an error: {error.message} (code {error.code})"
 
 
-def _os_reason(error: OSError, meta: ServerMeta) -> str:
+def _not_started(error: OSError, meta: ServerMeta) -> str:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         if error.filename == meta.cwd:
             return f"there is no folder {error.filename!r} to run it in"
@@ -162,4 +162,4 @@ def _os_reason(error: OSError, meta: ServerMeta) -> str:
         if error.filename is not None and error.filename == meta.cwd
         else f"{meta.command[0]!r}"
     )
-    return f"{where}: {(error.strerror or str(error)).lower()}"
+    return f"{where}: {os_reason(error)}"

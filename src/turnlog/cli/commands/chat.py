@@ -18,7 +18,7 @@ from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
 from turnlog.cli.commands.run import report
-from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UntoldError, error_line, os_reason
+from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UntoldError, error_line
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.json_text import shortened
 from turnlog.cli.live import Live
@@ -29,7 +29,7 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions
 from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
-from turnlog.errors import StoreError, TurnlogError
+from turnlog.errors import StoreError, TurnlogError, os_reason
 from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.model import Message, Text

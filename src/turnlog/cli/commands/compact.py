@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from turnlog.agent.ask import Ask
 from turnlog.agent.policy import Policy
 from turnlog.cli.completing import HEADISH
-from turnlog.cli.failures import UsageError, os_reason
+from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, telling, write_json
 from turnlog.cli.parameters import parse_parameters
@@ -20,7 +20,7 @@ from turnlog.cli.text import count
 from turnlog.cli.turn_options import RedactOptions
 from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.context import KEEP_FIRST, KEEP_LAST, MIN_TURNS, CompactionReport, SummaryText
-from turnlog.errors import RunError
+from turnlog.errors import RunError, os_reason
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow
 
@@ -184,5 +184,5 @@ def _read(text: str) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"{where} is not UTF-8 (byte {error.start})") from error
     except (OSError, ValueError) as error:
-        reason = os_reason(error) if isinstance(error, OSError) else str(error)
+        reason = os_reason(error)
         raise UsageError(f"{where} cannot be read: {reason}") from error

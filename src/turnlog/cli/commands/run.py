@@ -11,7 +11,7 @@ from turnlog.agent.opening import Attached
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.result import RunResult
 from turnlog.cli.approval import Approval
-from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, error_said, from_when, os_reason
+from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, error_said, from_when
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
@@ -21,7 +21,7 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunOptions, refuse_early
 from turnlog.cli.text import one_line, quoted
 from turnlog.cli.usage import STANDARD_STREAM
-from turnlog.errors import TurnlogError, UnsupportedContentError
+from turnlog.errors import TurnlogError, UnsupportedContentError, os_reason
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
 

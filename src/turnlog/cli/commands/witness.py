@@ -14,11 +14,11 @@ from cyclopts import Parameter
 from turnlog.audit.keys import default_key_store
 from turnlog.audit.notes import Verifier
 from turnlog.audit.witness import Witness, WitnessServer, parse_log_keys
-from turnlog.cli.failures import UsageError, os_reason
+from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, write_json
 from turnlog.cli.text import one_line
-from turnlog.errors import SigningKeyError
+from turnlog.errors import SigningKeyError, os_reason
 
 _KEYS_FILE_BYTES_MAX = 1_000_000
 

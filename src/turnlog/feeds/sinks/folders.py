@@ -10,9 +10,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from turnlog.errors import MetaError
+from turnlog.errors import MetaError, os_reason
 from turnlog.feeds.sinks.interface import Sink
-from turnlog.store.files import FILE_MODE, folder_mode, make_file, make_folders, reason, sync_folder, write_file
+from turnlog.store.files import FILE_MODE, folder_mode, make_file, make_folders, sync_folder, write_file
 
 _LOCK = ".turnlog-feed.lock"
 _NEW = ".turnlog-new"
@@ -134,7 +134,7 @@ class Folder:
             yield
         except OSError as error:
             what = "the folder cannot be written" if error.filename is None else f"{str(error.filename)!r}"
-            raise self._sink.failed(f"{what}: {reason(error)}", retryable=error.errno in _LATER) from error
+            raise self._sink.failed(f"{what}: {os_reason(error)}", retryable=error.errno in _LATER) from error
 
 
 def _allow(path: Path, was: os.stat_result) -> None:

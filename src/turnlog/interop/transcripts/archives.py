@@ -21,7 +21,7 @@ from zipfile import BadZipFile, LargeZipFile, ZipFile
 import msgspec
 from msgspec import Raw
 
-from turnlog.errors import FormatError
+from turnlog.errors import FormatError, os_reason
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.lines import TranscriptImporter
 from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
@@ -139,8 +139,7 @@ def opened(path: Path) -> Export:
             found = [each.filename for each in zipped.infolist() if not each.is_dir()]
         return Export(path=path, names=list(dict.fromkeys(found)), twice=_twice(found), zip=ZipFile(path))
     except _UNREADABLE as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}; nothing was imported") from error
+        raise FormatError(f"{str(path)!r} cannot be read: {os_reason(error)}; nothing was imported") from error
 
 
 class ExportImporter(TranscriptImporter):

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.errors import FormatError
+from turnlog.errors import FormatError, os_reason
 from turnlog.interop.marked import text_of
 from turnlog.interop.sqlite_files import opened, tables_of
 from turnlog.interop.transcripts.fields import fields
@@ -123,8 +123,7 @@ def read(path: Path) -> Database:
             database = _rows(connection, [name for name, is_kept in tables if is_kept])
         after = path.stat()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise FormatError(f"{str(path)!r} cannot be read: {str(reason).lower()}; nothing was imported") from error
+        raise FormatError(f"{str(path)!r} cannot be read: {os_reason(error)}; nothing was imported") from error
     except sqlite3.Error as error:
         raise FormatError(f"{str(path)!r} cannot be read: {str(error).lower()}; nothing was imported") from error
     _refuse_unsettled(path)

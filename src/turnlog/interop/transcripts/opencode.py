@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from turnlog.errors import FormatError
+from turnlog.errors import FormatError, os_reason
 from turnlog.interop.marked import begins, is_text, json_as_text, says, text_of, whole
 from turnlog.interop.sqlite_files import no_transcript, tables_of
 from turnlog.interop.texts import BOM, file_bytes
@@ -135,7 +135,7 @@ def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
     try:
         names = sorted(each for each in path.rglob("*.json") if each.is_file())
     except OSError as error:
-        raise FormatError(f"{str(path)!r} cannot be read: {error.strerror}; nothing was imported") from error
+        raise FormatError(f"{str(path)!r} cannot be read: {os_reason(error)}; nothing was imported") from error
     for each in names:
         yield each.relative_to(path).as_posix(), file_bytes(each)
 

@@ -12,13 +12,12 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from turnlog.errors import StoreError, StoreOpenError, StoreReadOnlyError
+from turnlog.errors import StoreError, StoreOpenError, StoreReadOnlyError, os_reason
 from turnlog.store.files import (
     FILE_MODE,
     file_error,
     folder_mode,
     make_folders,
-    reason,
     sync_folder,
 )
 from turnlog.store.sqlite.errors import converted
@@ -93,7 +92,7 @@ def look(path: Path, *, create: bool) -> Place:
             raise StoreOpenError(f"{name!r} is not a turnlog store, nor any SQLite database")
     except (OSError, RuntimeError) as error:
         # `resolve` raises RuntimeError for symbolic links that lead in a circle.
-        because = reason(error) if isinstance(error, OSError) else "its symbolic links lead in a circle"
+        because = os_reason(error) if isinstance(error, OSError) else "its symbolic links lead in a circle"
         raise StoreOpenError(f"store {name!r} cannot be opened: {because}") from error
     read_only = not (os.access(real.parent, os.W_OK) and os.access(real, os.W_OK))
     if size == 0 and not create:
@@ -182,7 +181,7 @@ def _make_file(path: Path, name: str) -> None:
     except OSError as error:
         made = file_error(error, path)
         if isinstance(made, StoreReadOnlyError):
-            raise StoreReadOnlyError(f"no store can be made at {name!r}: {reason(error)}") from error
+            raise StoreReadOnlyError(f"no store can be made at {name!r}: {os_reason(error)}") from error
         raise made from error
 
 

@@ -25,6 +25,7 @@ from struct import Struct
 from time import sleep
 from typing import NamedTuple
 
+from turnlog.errors import os_reason
 from turnlog.store.sqlite.handles import first_bytes
 
 _HEADER = Struct(">6I2I")
@@ -145,7 +146,7 @@ def _look(path: Path) -> _Finding | None:
 
 
 def _unreadable(error: OSError) -> _Finding:
-    return _Finding((b"", 0), f"it cannot be read: {(error.strerror or str(error)).lower()}")
+    return _Finding((b"", 0), f"it cannot be read: {os_reason(error)}")
 
 
 def _finding(file: int, size: int) -> _Finding | None:
