@@ -42,7 +42,7 @@ from turnlog.interop.transcripts import PieceMeta
 from turnlog.model import ToolCallMeta, ToolEndMeta
 from turnlog.model.blocks import BLOCK_TYPES
 from turnlog.record.append import META_BYTES_MAX
-from turnlog.record.fields import BOOKMARK_CHARACTERS_MAX
+from turnlog.record.fields import NAME_CHARACTERS_MAX
 from turnlog.sources import Sources
 from turnlog.store import Placement
 from turnlog.store.frames import WINDOW_BYTES_MAX
@@ -601,7 +601,7 @@ def test_limits_are_as_described(programs: Readers) -> None:
     assert limits == ["1 MiB", f"{DEPTH_MAX} levels", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters", *noted]
     assert (NOTE_BYTES_MAX, SIGNATURES_MAX, PROOF_BYTES_MAX) == (1_000_000, 100, 1024 * MIB)
     assert [META_BYTES_MAX, PAYLOAD_BYTES_MAX, WINDOW_BYTES_MAX] == [MIB, 1024 * MIB, 8 * MIB]
-    assert (TIME_MS_MAX, BOOKMARK_CHARACTERS_MAX) == (2**53 - 1, 200)
+    assert (TIME_MS_MAX, NAME_CHARACTERS_MAX) == (2**53 - 1, 200)
     assert programs.store.PAYLOAD_BYTES_MAX == PAYLOAD_BYTES_MAX
     assert programs.store.WINDOW_BYTES_MAX == WINDOW_BYTES_MAX
 

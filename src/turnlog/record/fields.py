@@ -14,7 +14,7 @@ from turnlog.model.plain import INTEGER_MAX, plain_json, plain_scalar, plain_tex
 from turnlog.record.secrets import refuse_secrets
 
 T = TypeVar("T")
-BOOKMARK_CHARACTERS_MAX = 200
+NAME_CHARACTERS_MAX = 200
 _NAMED_OPTIONS = {"search": bool, "tool_mode": str, "provider_ptr": str}
 
 
@@ -165,13 +165,7 @@ def check_bookmark_name(name: object, *, field: str = "bookmark") -> str:
     Raises:
         MetaError: it is empty, too long, has blanks at its ends or control characters, or looks like a turn id.
     """
-    text = check_type(name, str, field)
-    if not text or text != text.strip() or not text.isprintable() or len(text) > BOOKMARK_CHARACTERS_MAX:
-        raise MetaError(
-            f"{field}: {text!r} cannot be a bookmark"
-            f" (1 to {BOOKMARK_CHARACTERS_MAX} printable characters, no blank at an end)",
-            field=field,
-        )
+    text = check_name(name, field=field, what="bookmark")
     if is_id(text):
         raise MetaError(f"{field}: {text!r} looks like a turn id, which a bookmark must not", field=field)
     return text
@@ -182,20 +176,25 @@ def check_subject(subject: str | Literal[False] | None) -> str | Literal[False] 
     return subject if subject is None or subject is False else check_name(subject, field="subject")
 
 
-def check_name(name: object, *, field: str) -> str:
-    """Return a name of something that is no bookmark, such as a subject or a hold.
+def check_name(name: object, *, field: str, what: str = "name") -> str:
+    """Return a name of something, such as a subject or a hold. One of a bookmark may be less: `check_bookmark_name`.
 
     Raises:
         MetaError: it is empty, too long, or has blanks at its ends or control characters.
     """
     text = check_type(name, str, field)
-    if not text or text != text.strip() or not text.isprintable() or len(text) > BOOKMARK_CHARACTERS_MAX:
+    if not may_be_name(text) or len(text) > NAME_CHARACTERS_MAX:
         raise MetaError(
-            f"{field}: {text!r} cannot be a name"
-            f" (1 to {BOOKMARK_CHARACTERS_MAX} printable characters, no blank at an end)",
+            f"{field}: {text!r} cannot be a {what}"
+            f" (1 to {NAME_CHARACTERS_MAX} printable characters, no blank at an end)",
             field=field,
         )
     return text
+
+
+def may_be_name(text: str) -> bool:
+    """Tell whether a text is one line with something on it, and no blank at an end. How long it is does not matter."""
+    return bool(text) and text == text.strip() and text.isprintable()
 
 
 def check_expected_head(expected: str | Literal[False] | None) -> str | Literal[False] | None:

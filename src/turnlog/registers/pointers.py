@@ -13,6 +13,7 @@ from turnlog.events import POINTER
 from turnlog.model import PointerMeta
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.plain import plain_json
+from turnlog.record.fields import may_be_name
 from turnlog.record.secrets import refuse_secrets
 from turnlog.registers.register import Register
 
@@ -47,7 +48,7 @@ class Pointers(Register[PointerMeta]):
             SecretError: a parameter looks like a secret.
         """
         for field, value in (("provider", provider), ("model", model)):
-            if not value or value != value.strip() or not value.isprintable():
+            if not may_be_name(value):
                 raise MetaError(f"{field}: {value!r} cannot be the name of one", field=field)
         given = plain_json(params or {}, "params", MetaError)
         refuse_secrets(given, field="params")

@@ -40,7 +40,7 @@ from turnlog.interop.gmi.stored import (
 from turnlog.log import TurnLog
 from turnlog.model import Block, Origin, ToolUse, decode_content
 from turnlog.record import Note, TurnDraft, turn_draft
-from turnlog.record.fields import BOOKMARK_CHARACTERS_MAX, check_bookmark_name, check_name
+from turnlog.record.fields import NAME_CHARACTERS_MAX, check_bookmark_name, check_name
 from turnlog.turn import Turn, turn_of
 
 USER_CONTEXT = "user_context"
@@ -75,10 +75,10 @@ def _check_length(name: str, field: str, what: str) -> None:
     Raises:
         MetaError: it is.
     """
-    if len(name) > BOOKMARK_CHARACTERS_MAX:
+    if len(name) > NAME_CHARACTERS_MAX:
         raise MetaError(
             f"{field}: {quoted(name)} cannot be a {what}"
-            f" (1 to {BOOKMARK_CHARACTERS_MAX} printable characters, no blank at an end)",
+            f" (1 to {NAME_CHARACTERS_MAX} printable characters, no blank at an end)",
             field=field,
         )
 
