@@ -382,8 +382,12 @@ def _written(stream: IO[bytes], content: bytes) -> bytes:
 
 def _first_line(said: bytes) -> str:
     """Return the first line that is not blank, without what a terminal would obey."""
-    line = said.decode(errors="replace").strip().partition("\n")[0]
-    return "".join(character if character.isprintable() else " " for character in line).strip()[:_SAID_CHARACTERS_MAX]
+    return printed(said.decode(errors="replace").strip().partition("\n")[0])
+
+
+def printed(text: str) -> str:
+    """Return at most 200 characters of a text, on one line, without what a terminal would obey."""
+    return "".join(character if character.isprintable() else " " for character in text[:_SAID_CHARACTERS_MAX]).strip()
 
 
 def _from_base64(text: str) -> bytes | None:

@@ -37,7 +37,15 @@ from msgspec import Meta, Struct
 
 from turnlog.audit import memory
 from turnlog.audit.keys import FOLDER_VARIABLE, default_folder
-from turnlog.audit.masters import COMMAND_VARIABLE, ChosenMaster, CommandMaster, FileMaster, MasterKey, shown_as
+from turnlog.audit.masters import (
+    COMMAND_VARIABLE,
+    ChosenMaster,
+    CommandMaster,
+    FileMaster,
+    MasterKey,
+    printed,
+    shown_as,
+)
 from turnlog.errors import SealError, UnusableKeyError, os_reason
 from turnlog.events import DataKey
 from turnlog.events.sealing import SECRET_BYTES, Tagged, short
@@ -134,7 +142,7 @@ class SealFolder:
     @property
     def master_name(self) -> str:
         """What people know the master key by."""
-        return _printed(self._master.name)
+        return printed(self._master.name)
 
     def get(self, key_id: str) -> DataKey | None:
         """Return a data key by its id; None where it is not here, or its file is damaged while others are not.
@@ -265,7 +273,7 @@ class SealFolder:
             else:
                 if content is None:
                     continue
-                made, master = content.made, _printed(content.master)
+                made, master = content.made, printed(content.master)
             tag = None if owner == _GENERAL else owner.partition(".")[2]
             found.append(SealKeyEntry(key_id=key_id, tag=tag, made=made, master=master, problem=problem))
         return sorted(found, key=lambda entry: (entry.made is None, entry.made or _NEVER, entry.key_id))
@@ -375,7 +383,7 @@ class SealFolder:
         try:
             secret = self._unwrapped(content.wrapped, owner, content.id)
         except SealError as error:
-            told = "" if content.master == self.master_name else f" (it was wrapped with {_printed(content.master)!r})"
+            told = "" if content.master == self.master_name else f" (it was wrapped with {printed(content.master)!r})"
             kind = UnusableKeyError if isinstance(error, UnusableKeyError) else SealError
             raise kind(f"the key file {str(path)!r} does not open: {error}{told}") from error
         key = DataKey.of(secret)
@@ -476,7 +484,7 @@ class SealFolder:
         except SealError:
             raise
         except Exception as error:  # the code of others, and what it speaks to
-            said = _printed(f"{type(error).__name__}: {error}")
+            said = printed(f"{type(error).__name__}: {error}")
             raise SealError(f"the master key {self.master_name!r} cannot be used: {said}") from error
 
     def _unreadable(self, error: OSError) -> SealError:
@@ -556,11 +564,6 @@ def _damaged(path: Path) -> UnusableKeyError:
     return UnusableKeyError(
         f"the key file {str(path)!r} is not as it was written, or of a newer turnlog: put it back from your copy{lost}"
     )
-
-
-def _printed(text: str) -> str:
-    """Return at most 200 characters of a text, on one line, without what a terminal would obey."""
-    return "".join(character if character.isprintable() else " " for character in text[:200]).strip()
 
 
 _key_file = msgspec.json.Decoder(_KeyFile)
