@@ -33,7 +33,7 @@ def sri_bytes(text: str) -> bytes:
 
 
 def payload_hash(payload: bytes) -> str:
-    """Return the `hash` of a payload: the written SHA-256 of its exact bytes."""
+    """Return the `hash` of a payload, or of another part of an event: the written SHA-256 of its exact bytes."""
     return sri(sha256(payload).digest())
 
 

@@ -11,7 +11,6 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha256
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -24,7 +23,7 @@ from turnlog.audit.bodies import Body, put_together
 from turnlog.audit.known import Known, Recent
 from turnlog.audit.report import Findings
 from turnlog.audit.threads import Threads
-from turnlog.digest import sri
+from turnlog.digest import payload_hash, sri
 from turnlog.errors import ContentError, CorruptionError, ErasedError
 from turnlog.events import BASE, Recorded
 from turnlog.model import BytesRef, CallMeta, LossEntry, decode_change
@@ -124,7 +123,7 @@ class Requests:
                 continue
             part = kept.content(at, at + ref.size)
             at += ref.size
-            if sri(sha256(part).digest()) != ref.hash:
+            if payload_hash(part) != ref.hash:
                 self._findings.add(f"its {what} does not have the hash that was recorded")
                 return
             try:

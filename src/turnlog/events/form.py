@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.digest import LEAF, PREFIX, leaf_hash, sri
+from turnlog.digest import LEAF, PREFIX, leaf_hash, payload_hash, sri
 from turnlog.errors import CorruptionError, MetaError
 from turnlog.events.sealing import (
     SEALED,
@@ -314,7 +314,7 @@ def build(  # noqa: PLR0913 - one argument for each part of it
         id=id,
         meta=meta,
         position=position,
-        private=None if private_state is None else sri(sha256(private_state).digest()),
+        private=None if private_state is None else payload_hash(private_state),
         stream=stream or id,
         time=time,
         topic=topic,
@@ -484,7 +484,7 @@ def _decoded_parts(
         )
     private = sealed = None
     if private_state is not None:
-        if header.private != sri(sha256(private_state).digest()):
+        if header.private != payload_hash(private_state):
             raise CorruptionError(
                 f"the private part of event {header.id!r} is not the one that its header commits to: "
                 "run `turnlog verify`",

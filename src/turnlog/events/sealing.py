@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 from msgspec import Struct
 
-from turnlog.digest import sri
+from turnlog.digest import payload_hash
 from turnlog.errors import CorruptionError
 from turnlog.model.json_text import UNREADABLE
 
@@ -207,7 +207,7 @@ def new_nonce() -> bytes:
 
 def secret_hash(event_secret: bytes) -> str:
     """Return what a sealed private part says of its event secret."""
-    return sri(sha256(event_secret).digest())
+    return payload_hash(event_secret)
 
 
 def seal_private(event_secret: bytes, plain: bytes) -> bytes:

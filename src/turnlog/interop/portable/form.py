@@ -9,13 +9,12 @@ from __future__ import annotations
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import BinaryIO, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.digest import payload_hash, sri
+from turnlog.digest import payload_hash
 from turnlog.errors import CorruptionError, FormatError, InputError
 from turnlog.events import GENESIS, Event, Recorded, decode, flaw
 from turnlog.ids import is_id
@@ -351,7 +350,7 @@ def _event(line: Line) -> Event:
     event = decode(state, None, global_position=line.at)
     if private_state is None:
         return event
-    if event.header.private != sri(sha256(private_state).digest()):
+    if event.header.private != payload_hash(private_state):
         raise ValueError(f"the private part of event {event.header.id!r} is not the one that its header commits to")
     return decode(state, private_state, global_position=line.at)
 
