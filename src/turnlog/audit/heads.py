@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from turnlog.audit import memory
+from turnlog.audit import shared_files
 from turnlog.audit.checkpoints import Checkpoint, parse_checkpoint
 from turnlog.audit.keys import default_folder
 from turnlog.errors import CorruptionError, ProofError, SigningKeyError, os_reason
@@ -50,10 +50,10 @@ class SignedHeads:
         with ExitStack() as stack:
             try:
                 try:
-                    stack.enter_context(memory.locked(lock))
+                    stack.enter_context(shared_files.locked(lock))
                 except FileNotFoundError:
                     make_folders(self._folder, folder_mode(FILE_MODE))
-                    stack.enter_context(memory.locked(lock))
+                    stack.enter_context(shared_files.locked(lock))
             except OSError as error:
                 raise _error(self._folder, error) from error
             yield
@@ -70,7 +70,7 @@ class SignedHeads:
                 events were changed.
             SigningKeyError: what was signed last cannot be read or written.
         """
-        path = memory.file_of(self._folder, head.origin)
+        path = shared_files.file_of(self._folder, head.origin)
         last, end = _read(path)
         if last is not None and (last.size > head.size or root_at(last.size) != last.root):
             raise CorruptionError(
@@ -81,9 +81,9 @@ class SignedHeads:
         said = head.text.encode() + _END
         try:
             if end is None or end > FILE_BYTES_MAX:
-                memory.replace(path, said)
+                shared_files.replace(path, said)
             else:
-                memory.append_at(path, end, said)
+                shared_files.append_at(path, end, said)
         except OSError as error:
             raise _error(path, error) from error
 

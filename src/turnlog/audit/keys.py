@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 from msgspec import Struct
 from platformdirs import user_data_path
 
-from turnlog.audit import memory
+from turnlog.audit import shared_files
 from turnlog.errors import SealError, SigningKeyError, os_reason
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file
 
@@ -143,7 +143,7 @@ class FolderKeys:
         except OSError as error:
             raise SigningKeyError(f"there can be no folder {str(self._folder)!r}: {os_reason(error)}") from error
         try:
-            memory.write_new(path, f"{signer.skey}\n".encode())
+            shared_files.write_new(path, f"{signer.skey}\n".encode())
         except FileExistsError as error:
             raise _taken(name, self.place_of(name)) from error
         except OSError as error:

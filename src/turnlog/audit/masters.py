@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol
 
-from turnlog.audit import memory
+from turnlog.audit import shared_files
 from turnlog.audit.keys import FOLDER_VARIABLE, Keyring, keyring_errors, read_secret, usable_keyring
 from turnlog.errors import SealError, UnusableKeyError, os_reason
 from turnlog.store.files import FILE_MODE, folder_mode, make_folders
@@ -173,7 +173,7 @@ class FileMaster(_KeptMaster):
     def _keep(self, text: str) -> bool:
         try:
             make_folders(self._path.parent, folder_mode(FILE_MODE))
-            memory.write_new(self._path, f"{text}\n".encode())
+            shared_files.write_new(self._path, f"{text}\n".encode())
         except FileExistsError:
             return False
         except OSError as error:

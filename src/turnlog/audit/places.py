@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
-from turnlog.audit import memory
+from turnlog.audit import shared_files
 from turnlog.audit.posting import TIMEOUT_S, post
 from turnlog.errors import PlaceError, os_reason
 from turnlog.store.files import FILE_MODE, not_a_file, sync_folder
@@ -80,7 +80,7 @@ class Folder:
                 number += 1
                 file = self._path / (f"{size:012}.checkpoint" if number == 1 else f"{size:012}-{number}.checkpoint")
                 try:
-                    memory.write_new(file, note.encode())
+                    shared_files.write_new(file, note.encode())
                     return
                 except FileExistsError:
                     pass

@@ -35,7 +35,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from turnlog.audit import memory
+from turnlog.audit import shared_files
 from turnlog.audit.keys import FOLDER_VARIABLE, default_folder
 from turnlog.audit.masters import (
     COMMAND_VARIABLE,
@@ -421,7 +421,7 @@ class SealFolder:
             try:
                 make_folders(self._folder, folder_mode(FILE_MODE))
                 self._state()
-                handle = stack.enter_context(memory.locked(self._folder / _LOCK))
+                handle = stack.enter_context(shared_files.locked(self._folder / _LOCK))
             except OSError as error:
                 raise SealError(f"keys cannot be kept in {self._place!r}: {os_reason(error)}") from error
 
@@ -457,7 +457,7 @@ class SealFolder:
             form="seal-key-1", id=key.id, made=self._now().astimezone(UTC), master=self.master_name, wrapped=wrapped
         )
         try:
-            memory.replace(path, msgspec.json.format(msgspec.json.encode(content)) + b"\n")
+            shared_files.replace(path, msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         except OSError as error:
             raise SealError(f"a key cannot be kept in {str(path)!r}: {os_reason(error)}") from error
         changed()

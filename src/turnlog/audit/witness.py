@@ -17,7 +17,7 @@ from socket import AF_INET6
 
 from msgspec import Struct
 
-from turnlog.audit import memory
+from turnlog.audit import shared_files
 from turnlog.audit.checkpoints import (
     Checkpoint,
     cosign,
@@ -178,15 +178,15 @@ class Witness:
             return _refusal(403, str(error))
         if old_size > new.size:
             return _refusal(400, "the old size is larger than the checkpoint's")
-        path = memory.file_of(self._folder, new.origin)
+        path = shared_files.file_of(self._folder, new.origin)
         try:
-            with memory.locked(path.with_suffix(".lock")):
+            with shared_files.locked(path.with_suffix(".lock")):
                 refused = _compared(_last(path, new.origin), old_size, proof, new)
                 if refused is not None:
                     return refused
                 line = cosign(note.text, self._signer, int(self._clock()))
                 lines = [*(each.line for each in signatures.values()), line]
-                memory.replace(path, written_note(note.text, lines).encode())
+                shared_files.replace(path, written_note(note.text, lines).encode())
         except OSError as error:
             raise file_error(error, path) from error
         return Response(200, _TEXT_TYPE, f"{line}\n".encode())

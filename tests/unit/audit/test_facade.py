@@ -16,10 +16,10 @@ from turnlog import TurnLog
 from turnlog.audit.anchors import read_anchors
 from turnlog.audit.checkpoints import cosign, open_checkpoint
 from turnlog.audit.heads import SignedHeads
-from turnlog.audit.memory import file_of
 from turnlog.audit.notes import Signer, parse_note
 from turnlog.audit.places import parse_place
 from turnlog.audit.proofs import check_consistency, split_notes
+from turnlog.audit.shared_files import file_of
 from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, SigningKeyError, TurnlogError
 from turnlog.projections.tree import forget_nodes
 
