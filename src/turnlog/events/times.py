@@ -8,13 +8,20 @@ from datetime import UTC, datetime, timedelta
 from turnlog.model import Origin, TurnMeta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS_MAX = 253_402_300_799_999
+MS_MAX = 253_402_300_799_999
+"""The end of the year 9999, in milliseconds since 1970."""
+
 _milliseconds = re.compile("[0-9]{13}")
 
 
 def time_of(ms: int) -> datetime:
     """Return the time of a header, in UTC, to the millisecond. Times after the year 9999 are given as its end."""
-    return _EPOCH + timedelta(milliseconds=min(max(ms, 0), _MS_MAX))
+    return _EPOCH + timedelta(milliseconds=min(max(ms, 0), MS_MAX))
+
+
+def ms_of(time: datetime) -> int:
+    """Return a time in milliseconds since 1970, without what is left of the last one."""
+    return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
 def said_at(meta: TurnMeta, ms: int) -> datetime:

@@ -7,7 +7,6 @@ Each message is one turn. What a turn has no place for, such as the details of a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol
 
 import msgspec
@@ -15,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from turnlog.errors import CorruptionError, ErasedError
 from turnlog.events import TURN, Recorded
+from turnlog.events.times import MS_MAX, ms_of, time_of
 from turnlog.ids import new_id
 from turnlog.interop.canonical import types
 from turnlog.interop.canonical.blocks import canonical_usage, message_blocks, turn_api, turn_usage
@@ -36,9 +36,6 @@ from turnlog.turn import Turn, turn_of
 FORMAT = "canonical"
 TOPIC = "canonical.message"
 """The topic of what messages have and turns do not."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS_MAX = 253_402_300_799_999
 
 
 class MessageLog(Protocol):
@@ -138,9 +135,9 @@ def kept_of(message: types.Message) -> Kept | None:
 
 def _time(timestamp: int | float) -> str | None:
     """Return a time as ISO 8601 text, None where it cannot be written so exactly."""
-    if not isinstance(timestamp, int) or not 0 <= timestamp <= _MS_MAX:
+    if not isinstance(timestamp, int) or not 0 <= timestamp <= MS_MAX:
         return None
-    return (_EPOCH + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds")
+    return time_of(timestamp).isoformat(timespec="milliseconds")
 
 
 def record(
@@ -217,7 +214,7 @@ def messages_with(log: MessageLog, headish: str, long: LongStrings) -> tuple[lis
             turn=turn.id,
             meta=turn.meta,
             blocks=[marked_document(payload, turn.meta.content_type, long)] if is_document else decode_content(payload),
-            timestamp=(turn.said_at - _EPOCH) // timedelta(milliseconds=1),
+            timestamp=ms_of(turn.said_at),
         )
         read = reader.read(said)
         found += [_with(message, kept[turn.id]) for message in read] if turn.id in kept else read

@@ -12,13 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError, os_reason
+from turnlog.events.times import time_of
 from turnlog.interop.marked import begins, is_text, json_as_text, says, text_of, whole
 from turnlog.interop.sqlite_files import no_transcript, tables_of
 from turnlog.interop.texts import BOM, file_bytes
@@ -458,7 +459,7 @@ def _time(record: Fields) -> datetime | None:
     """Return when a document was made."""
     raw = bytes(fields(record.get("time")).get("created", b""))
     milliseconds = int(raw) if raw.isdigit() and len(raw) <= _MILLISECONDS_DIGITS_MAX else 0
-    return datetime.fromtimestamp(milliseconds / 1000, UTC) if 0 < milliseconds < _MILLISECONDS_MAX else None
+    return time_of(milliseconds) if 0 < milliseconds < _MILLISECONDS_MAX else None
 
 
 def _usage(tokens: Fields) -> Usage | None:
