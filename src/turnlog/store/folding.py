@@ -10,6 +10,7 @@ from typing import Generic, Self, TypeVar
 
 import msgspec
 
+from turnlog.errors import SchemaError
 from turnlog.events import Recorded
 from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SyncProjection
 
@@ -24,6 +25,18 @@ Reading = Callable[[], AbstractContextManager[ReadTransaction]]
 """Opens a snapshot."""
 Progress = Callable[[int, int], None]
 """Called with events done and events in all."""
+
+
+def named(projections: Sequence[SyncProjection], names: Sequence[str]) -> list[SyncProjection]:
+    """Return the projections of these names; all of them where none is named.
+
+    Raises:
+        SchemaError: there is none of a name.
+    """
+    known = {projection.name: projection for projection in projections}
+    if unknown := [name for name in names if name not in known]:
+        raise SchemaError(f"no projection {unknown[0]!r} (one of {', '.join(map(repr, known))})")
+    return [known[name] for name in names] or list(projections)
 
 
 def fold_log(target: ScratchTransaction, reading: Reading, progress: Progress | None = None) -> int:

@@ -13,14 +13,13 @@ import psycopg
 from psycopg import errors
 
 from turnlog.errors import (
-    SchemaError,
     StoreError,
     StoreOpenError,
 )
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.hurry import hurry
 from turnlog.sources import Sources
-from turnlog.store.folding import Progress, Refolding, fold_anew
+from turnlog.store.folding import Progress, Refolding, fold_anew, named
 from turnlog.store.gate import Gate
 from turnlog.store.interface import Store
 from turnlog.store.objects import Objects
@@ -504,14 +503,11 @@ class PostgresStore(Store):
 
     def rebuild(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build projections anew from the log, in place, and return their names. Others can append meanwhile."""
-        known = {projection.name: projection for projection in self._projections}
-        if unknown := [name for name in names if name not in known]:
-            raise SchemaError(f"no projection {unknown[0]!r} (one of {', '.join(map(repr, known))})")
+        chosen = named(self._projections, names)
         with self._gate.enter(), self._converted():
             with self._admin() as connection:
                 check_owner(connection, self._address, "build its tables anew")
                 restore_objects(connection, self._tables())
-            chosen = [known[name] for name in names] or list(self._projections)
             self._rebuild(chosen, progress)
             self._sign()
         return [projection.name for projection in chosen]

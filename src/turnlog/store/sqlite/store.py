@@ -11,7 +11,7 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from turnlog.errors import CorruptionError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError
+from turnlog.errors import CorruptionError, StoreBusyError, StoreError, StoreReadOnlyError
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
 from turnlog.store.gate import Gate
@@ -464,17 +464,15 @@ class SQLiteStore(Store, handles.Resting):
 
     def rebuild(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[str]:
         """Build projections anew from the log, in place, and return their names. Others can append meanwhile."""
-        from turnlog.store.sqlite.rebuild import rebuild, restore_objects  # noqa: PLC0415 - as above
+        from turnlog.store.folding import named  # noqa: PLC0415 - as above
+        from turnlog.store.sqlite.rebuild import rebuild, restore_objects  # noqa: PLC0415
 
-        known = {projection.name: projection for projection in self._projections}
-        if unknown := [name for name in names if name not in known]:
-            raise SchemaError(f"no projection {unknown[0]!r} (one of {', '.join(map(repr, known))})")
+        chosen = named(self._projections, names)
         with self._gate.enter(), converted(self._place_name):
             self._check_writable()
             if self._path is not None:
                 with self._under_lock() as (cursor, _):
                     restore_objects(cursor)
-            chosen = [known[name] for name in names] or list(self._projections)
             rebuild(chosen, self._reading, self._under_lock, progress)
         return [projection.name for projection in chosen]
 
