@@ -169,7 +169,8 @@ def turn_meta(event: Event) -> TurnMeta:
             summary = summary or citation.id
         elif relation == "tool_end":
             ends.append(citation.id)
-    # Not through `meta_of`, and what most have nothing of is not looked for: windows are made of thousands of turns.
+    # Not through `meta_of`, and what most have nothing of is not looked for, which takes a third of the time (0.6 µs of
+    # 1.7): windows are made of thousands of turns.
     if private is None and public.model is None and call is None and reply is None and not (summary or ends):
         return TurnMeta(
             role=public.role,
