@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from itertools import takewhile
-from threading import Event
 from typing import Any
 
 import msgspec
@@ -29,6 +28,7 @@ from turnlog.errors import (
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.log_events import LogEvent, log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
+from turnlog.feeds.stopping import Stopping
 from turnlog.feeds.targets import Target
 from turnlog.record.fields import check_type
 from turnlog.record.lookup import erased_by
@@ -47,7 +47,10 @@ _ERROR_CHARACTERS_MAX = 500
 
 
 class Runner:
-    """Runs projections of one log into one target. Use it from one thread; `stop` may be called from any."""
+    """Runs projections of one log into one target. Use it from one thread; `stop` may be called from any.
+
+    What `stop` has ended can be begun again.
+    """
 
     def __init__(self, store: Store, target: Target, projections: Sequence[Projection]) -> None:
         """Take what is to be run.
@@ -64,7 +67,7 @@ class Runner:
         if len(self._projections) != len(projections):
             raise ConflictError("two projections have the same name")
         self._latch = Latch()
-        self._stopped = Event()
+        self._stopping = Stopping()
 
     def run(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[Status]:
         """Fold all that the log has, and return how it went. New and changed projections are built beside first.
@@ -84,6 +87,10 @@ class Runner:
                 rolled back, or is another one.
             StoreError: the log or the target cannot be used.
         """
+        with self._stopping.once():
+            return self._run(names, progress)
+
+    def _run(self, names: Sequence[str], progress: Progress | None) -> list[Status]:
         chosen = self._chosen(names)
         failed: list[StoreError] = []
         for given in chosen:
@@ -108,24 +115,33 @@ class Runner:
         Raises:
             As `run` does; StoreClosedError: the log was closed.
         """
-        while not self._stopped.is_set():
-            statuses = read_again(lambda: self.run(names))
-            if told is not None:
-                told(statuses)
-            # Something may have come since the run was at the end. One that is paused waits for what is new.
-            reached = (each.position if each.error is None else each.position + each.lag for each in statuses)
-            end = min(reached, default=0)
-            watch = self._store.watch(end, self._latch.open, backwards=True)
-            try:
-                if not self._stopped.is_set():
-                    self._latch.wait(None)
-            finally:
-                self._store.unwatch(watch)
-            watch.result()
+        with self._stopping.following():
+            while not self._stopping.is_asked:
+                statuses = read_again(lambda: self._run(names, None))
+                if told is not None:
+                    told(statuses)
+                self._wait(statuses)
+
+    def _wait(self, statuses: Sequence[Status]) -> None:
+        """Wait until the log goes on, or it is stopped."""
+        # Something may have come since the run was at the end. One that is paused waits for what is new.
+        reached = (each.position if each.error is None else each.position + each.lag for each in statuses)
+        watch = self._store.watch(min(reached, default=0), self._latch.open, backwards=True)
+        try:
+            if not self._stopping.is_asked:
+                self._latch.wait(None)
+        finally:
+            self._store.unwatch(watch)
+        watch.result()
 
     def stop(self) -> None:
-        """Make `follow` return when the batch that it is at is done."""
-        self._stopped.set()
+        """Make `follow`, `run` or `rebuild` return when the batch that it is at is done.
+
+        A rebuild that is stopped leaves the tables as they were. Where none of these goes on, the next `follow` returns
+        at once: a thread that has been started, and has not begun to follow, is stopped too. After that all of them can
+        be called again.
+        """
+        self._stopping.ask()
         self._latch.open()
 
     def status(self, names: Sequence[str] = ()) -> list[Status]:
@@ -145,11 +161,12 @@ class Runner:
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
         """Build a projection anew beside its tables, and put it in their place. Raises what `run` does."""
         [given] = self._chosen([name])
-        with self._target.transaction() as db:
-            before = self._target.load(db, name)
-        self._build(given, before, progress)
-        [status] = self.run([name], progress=progress)
-        return status
+        with self._stopping.once():
+            with self._target.transaction() as db:
+                before = self._target.load(db, name)
+            self._build(given, before, progress)
+            [status] = self._run([name], progress)
+            return status
 
     def skip(self, name: str, reason: str) -> Skip:
         """Pass over the event that a projection is paused at, and keep that on record. It goes on with the next run.
@@ -241,7 +258,7 @@ class Runner:
             self._catch_up(built, given, progress)
             with built.transaction() as db:
                 state = built.load(db, given.name)
-            if state is None or self._stopped.is_set():
+            if state is None or self._stopping.is_asked:
                 built.discard()
             elif before is not None and state.paused_at is not None:
                 built.discard()
@@ -268,7 +285,7 @@ class Runner:
             state = target.load(db, given.name)
             skipped = {skip.event_id for skip in target.skips(db, given.name)}
         ahead = target.can_be_ahead
-        while state is not None and state.paused_at is None and not self._stopped.is_set():
+        while state is not None and state.paused_at is None and not self._stopping.is_asked:
             page, state, end = self._read(given, state)
             if page.position == state.position:
                 return

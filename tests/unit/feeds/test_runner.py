@@ -18,7 +18,7 @@ from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SchemaError, StoreCutError, StoreError
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.postgres_target import PostgresTarget
-from turnlog.feeds.projection import Projection, projection
+from turnlog.feeds.projection import Projection, Status, projection
 from turnlog.feeds.runner import Runner
 from turnlog.feeds.targets import SQLiteTarget, Target
 from turnlog.store.pages import PAGE_EVENTS
@@ -135,6 +135,58 @@ def test_projection_follows_until_it_is_stopped(log: TurnLog, target: AnyTarget)
     thread.join(30)
     assert not thread.is_alive()
     assert len(rows(target)) == 5
+
+
+def test_stopped_runner_can_be_begun_again(log: TurnLog, target: AnyTarget) -> None:
+    """It runs, builds anew, and follows until it is stopped again."""
+    stopped = runner(log, target)
+    lags: list[int] = []
+
+    def told(statuses: Sequence[Status]) -> None:
+        lags.append(statuses[0].lag)
+        stopped.stop()
+
+    for number in range(3):
+        log.add_turn(str(number))
+        stopped.follow(told=told)
+    log.add_turn("more")
+    assert (lags, stopped.run()[0].lag, len(rows(target))) == ([0, 0, 0], 0, 4)
+    with target.transaction() as db:
+        run(db, "DELETE FROM words")
+    stopped.rebuild("acme.words")
+    assert len(rows(target)) == 4
+
+
+def test_runner_that_is_stopped_before_it_follows_returns(log: TurnLog, target: AnyTarget) -> None:
+    """A thread that is started and stopped at once ends; the request holds for no run, and for one time."""
+    log.add_turn("one")
+    stopped = runner(log, target)
+    stopped.stop()
+    assert stopped.run()[0].lag == 0
+    log.add_turn("two")
+    stopped.follow()
+    assert stopped.status()[0].lag == 1
+    lags: list[int] = []
+    stopped.follow(told=lambda statuses: (lags.append(statuses[0].lag), stopped.stop())[0])
+    assert lags == [0]
+
+
+def test_what_goes_on_is_stopped(log: TurnLog, target: AnyTarget) -> None:
+    """A run behind its batch, and a rebuild with the tables as they were. The next one goes on."""
+    stopped = runner(log, target)
+    log.add_turn("first")
+    stopped.run()
+    for number in range(PAGE_EVENTS + 200):
+        log.add_turn(str(number))
+    [status] = stopped.run(progress=lambda _done, _total: stopped.stop())
+    assert (status.position, status.lag) == (PAGE_EVENTS + 2, 200)
+    assert stopped.run()[0].lag == 0
+    with target.transaction() as db:
+        run(db, "DELETE FROM words")
+    stopped.rebuild("acme.words", progress=lambda _done, _total: stopped.stop())
+    assert rows(target) == []
+    stopped.rebuild("acme.words")
+    assert len(rows(target)) == PAGE_EVENTS + 201
 
 
 def test_function_is_a_projection(log: TurnLog, target: AnyTarget) -> None:

@@ -17,7 +17,7 @@ from tests.sealed_log import seals_in
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
 from turnlog.feeds.sinks import Batch, FeedStates, JSONLines, Place, Sink, SinkRecord
-from turnlog.feeds.sinks.feed import ATTEMPTS, _Running  # pyright: ignore[reportPrivateUsage]
+from turnlog.feeds.sinks.feed import ATTEMPTS, Feed, _Running  # pyright: ignore[reportPrivateUsage]
 from turnlog.feeds.sinks.states import FORGOTTEN
 from turnlog.store import Store
 
@@ -80,11 +80,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Take out the pauses between attempts, and give what they would have been."""
     pauses: list[float] = []
 
-    def wait(self: threading.Event, timeout: float | None = None) -> bool:
-        pauses.append(timeout or 0.0)
-        return self.is_set()
-
-    monkeypatch.setattr("turnlog.feeds.sinks.feed.Event", type("NoPause", (threading.Event,), {"wait": wait}))
+    monkeypatch.setattr(Feed, "_sleep", lambda _, seconds: pauses.append(seconds))  # type: ignore[misc]
     return pauses
 
 
@@ -393,6 +389,47 @@ def test_following_delivers_what_comes(filed: TurnLog) -> None:
     assert not thread.is_alive()
     assert shelf.positions == [1, 2, 3, 4]
     assert shelf.opened == 0
+
+
+def test_stopped_feed_can_be_begun_again(filed: TurnLog) -> None:
+    """It runs, and follows until it is stopped again."""
+    shelf = Shelf()
+    feed = filed.feeds.feed(shelf)
+    for number in range(2):
+        filed.add_turn(str(number))
+        shelf.delivered.clear()
+        thread = threading.Thread(target=feed.follow)
+        thread.start()
+        assert shelf.delivered.wait(30)
+        feed.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+    filed.add_turn("more")
+    assert (feed.run().lag, shelf.positions) == (0, [1, 2, 3, 4])
+
+
+def test_feed_that_is_stopped_before_it_follows_returns(filed: TurnLog) -> None:
+    """A thread that is started and stopped at once ends; the request holds for no run, and for one time."""
+    shelf = Shelf()
+    feed = filed.feeds.feed(shelf)
+    filed.add_turn("one")
+    feed.stop()
+    assert feed.run().lag == 0
+    filed.add_turn("two")
+    feed.follow()
+    assert shelf.positions == [1, 2]
+    told: list[int] = []
+    feed.follow(told=lambda status: (told.append(status.lag), feed.stop())[0])
+    assert told == [0]
+
+
+def test_feed_that_waits_for_its_next_try_is_stopped(filed: TurnLog) -> None:
+    """However long the destination asked it to wait."""
+    shelf = Shelf(again(retry_after_s=3600.0))
+    feed = filed.feeds.feed(shelf)
+    filed.add_turn("one")
+    feed.follow(on_retry=lambda _error, _seconds: feed.stop())
+    assert (shelf.tried, shelf.batches) == (1, [])
 
 
 def test_following_waits_for_a_batch_to_fill(filed: TurnLog) -> None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from threading import Event
 from time import monotonic
 from typing import Any
 
@@ -33,6 +32,7 @@ from turnlog.events.times import time_of
 from turnlog.feeds.sinks.interface import Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FORGOTTEN, FeedState, FeedStates
+from turnlog.feeds.stopping import Stopping
 from turnlog.store import Store
 from turnlog.store.waiting import Latch
 
@@ -89,6 +89,8 @@ class FeedStatus(Struct, frozen=True, kw_only=True):
 class Feed:
     """Delivers the events of a log to a sink. Use it from one thread; `stop` may be called from any.
 
+    What `stop` has ended can be begun again.
+
     Attributes:
         name: its name: how far it has come is kept under it.
     """
@@ -126,7 +128,7 @@ class Feed:
         self._attempts = attempts
         self._now = now
         self._latch = Latch()
-        self._stopped = Event()
+        self._stopping = Stopping()
         self._until: int | None = None
         """Up to where the batch goes that was tried before."""
 
@@ -150,7 +152,7 @@ class Feed:
                 back, or is another one.
             StoreError: the log cannot be read.
         """
-        with self._running() as running:
+        with self._stopping.once(), self._running() as running:
             self._go_back(running, on_back)
             self._catch_up(running, progress, on_retry, self._attempts or ATTEMPTS)
         return self.status()
@@ -174,9 +176,9 @@ class Feed:
         Raises:
             As `run` does; StoreClosedError: the log was closed.
         """
-        with self._running() as running:
+        with self._stopping.following(), self._running() as running:
             self._go_back(running, on_back)
-            while not self._stopped.is_set():
+            while not self._stopping.is_asked:
                 self._catch_up(running, None, on_retry, self._attempts)
                 if told is not None:
                     told(self.status())
@@ -194,8 +196,12 @@ class Feed:
             running.settled()
 
     def stop(self) -> None:
-        """Make `follow` or `run` return when the batch that it is at is done or has failed."""
-        self._stopped.set()
+        """Make `follow` or `run` return when the batch that it is at is done or has failed.
+
+        Where neither goes on, the next `follow` returns at once: a thread that has been started, and has not begun to
+        follow, is stopped too. After that both can be called again.
+        """
+        self._stopping.ask()
         self._latch.open()
 
     def status(self) -> FeedStatus:
@@ -283,7 +289,7 @@ class Feed:
     def _catch_up(
         self, running: _Running, progress: Progress | None, on_retry: OnRetry | None, attempts: int | None
     ) -> None:
-        while not self._stopped.is_set():
+        while not self._stopping.is_asked:
             batch = self._tried(running, on_retry, attempts)
             if batch is None:
                 return
@@ -308,7 +314,7 @@ class Feed:
 
         backoff = wait_random_exponential(multiplier=0.5, max=WAIT_S_MAX)
         retrying = Retrying(
-            retry=retry_if_exception(lambda error: _is_transient(error) and not self._stopped.is_set()),
+            retry=retry_if_exception(lambda error: _is_transient(error) and not self._stopping.is_asked),
             wait=wait,
             stop=stop_never if attempts is None else stop_after_attempt(attempts),
             sleep=self._sleep,
@@ -318,11 +324,13 @@ class Feed:
         return retrying(self._step, running)
 
     def _sleep(self, seconds: float) -> None:
-        self._stopped.wait(seconds)
+        latch = self._latch = Latch()
+        if not self._stopping.is_asked:
+            latch.wait(monotonic() + seconds)
 
     def _step(self, running: _Running) -> Batch | None:
         """Carry out erasures, and deliver the next batch; None where there is none, or it was stopped."""
-        if self._stopped.is_set():
+        if self._stopping.is_asked:
             return None
         self._forget(running)
         state = running.state
@@ -382,7 +390,7 @@ class Feed:
         position = running.state.position
         self._wait_beyond(position, None)
         until = monotonic() + self._sink.linger_s
-        while self._sink.linger_s and not self._stopped.is_set() and monotonic() < until:
+        while self._sink.linger_s and not self._stopping.is_asked and monotonic() < until:
             # Before erasures are looked for: one that comes between the two is beyond it.
             with self._store.read() as transaction:
                 end = transaction.log_end()
@@ -400,10 +408,10 @@ class Feed:
         latch = self._latch = Latch()
         watch = self._store.watch(position, latch.open, backwards=True)
         try:
-            told = not self._stopped.is_set() and latch.wait(until)
+            told = not self._stopping.is_asked and latch.wait(until)
         finally:
             self._store.unwatch(watch)
-        if told and not self._stopped.is_set():
+        if told and not self._stopping.is_asked:
             watch.result()
 
     def _time(self) -> str:
