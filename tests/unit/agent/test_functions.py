@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -199,6 +200,65 @@ def test_what_json_cannot_carry_is_an_error() -> None:
         f"{said}ArithmeticError: json",
         f"{said}TypeError: JSON has nothing for object",
     ]
+
+
+class Float(float):
+    """A number by its class, as `numpy.float64` is."""
+
+
+class Measured(pydantic.BaseModel):
+    """A measured value; pydantic's."""
+
+    value: float | None
+
+
+class Measurement(msgspec.Struct):
+    """A measured value; msgspec's."""
+
+    value: float | None
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (math.nan, "it is nan"),
+        (-math.inf, "it is -inf"),
+        (Float("inf"), "it is inf"),
+        ({"mean": math.inf}, "it['mean'] is inf"),
+        ({1: [0.5, (None, math.nan)]}, "it[1][1][1] is nan"),
+        ({"y": Place(x=1, y=math.nan)}, "it['y']['y'] is nan"),
+        ([Measured(value=math.inf)], "it[0]['value'] is inf"),
+        (Measurement(value=math.nan), "it['value'] is nan"),
+        ({"\ud800": math.nan}, "it['\\ud800'] is nan"),
+    ],
+)
+def test_a_number_that_json_does_not_have_is_an_error(returned: object, said: str) -> None:
+    """NaN and infinities are not told as `null`, wherever they stand; the error says where."""
+
+    def measure() -> object:
+        return returned
+
+    outcome = called(measure)
+    why = f"ValueError: {said}, and JSON has no NaN and no infinity"
+    why = f"the tool was called, and what it returned cannot be told: {why}"
+    assert outcome == ToolOutcome.error(why, may_have_had_effects=True)
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (Float(1.5), "1.5"),
+        ([Measured(value=None), Measurement(value=0.5), Raw(b"null")], '[{"value":null},{"value":0.5},null]'),
+        ({"\ud800": None}, '{"\ufffd":null}'),
+    ],
+)
+def test_null_and_numbers_by_their_class_are_told(returned: object, text: str) -> None:
+    """What JSON has is told as it is."""
+
+    def measure() -> object:
+        return returned
+
+    assert called(measure) == ToolOutcome(content=(Text(text=text),))
 
 
 @pytest.mark.parametrize(
