@@ -30,6 +30,7 @@ from turnlog.log import TurnLog
 from turnlog.providers import Provider
 from turnlog.record import Hook
 from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
+from turnlog.store.awaiting import wait_beyond
 from turnlog.turn import turn_of
 
 __all__ = [
@@ -366,6 +367,15 @@ class AsyncTurnLog(_Part[TurnLog]):
         )
         return AsyncEvents(self.sync.feeds, wanted, self._executors)
 
+    async def wait(self, after: int, timeout_s: float | None = None) -> int:
+        """Wait until the log has events above a global position; see `TurnLog.wait`. To wait takes no thread.
+
+        Args:
+            after: a global position.
+            timeout_s: how long to wait at most, in seconds; None for as long as it takes.
+        """
+        return await wait_beyond(self.sync.store, self._executors, after, timeout_s)
+
     async def id(self) -> str | None:
         """Return the log's identity; see `TurnLog.id`."""
         return await self._executors.run_read(lambda: self.sync.id)
@@ -405,7 +415,6 @@ class AsyncTurnLog(_Part[TurnLog]):
     text = _reads(TurnLog.text)
     payload = _reads(TurnLog.payload)
     context = _reads(TurnLog.context)
-    wait = _waits(TurnLog.wait)
     import_transcript = _waits(TurnLog.import_transcript)
     import_claude_code = _waits(TurnLog.import_claude_code)
     export = _waits(TurnLog.export)

@@ -4,10 +4,12 @@ import asyncio
 import inspect
 import threading
 from pathlib import Path
+from time import monotonic
+from typing import Any, cast
 
 import pytest
 
-from turnlog import AsyncTurnLog, TurnLog, UnknownTurnError
+from turnlog import AsyncTurnLog, MetaError, StoreClosedError, TurnLog, UnknownTurnError
 from turnlog.async_log import (
     AsyncAudit,
     AsyncBookmarks,
@@ -140,6 +142,52 @@ def test_calls_that_wait_do_not_keep_appends_waiting(tmp_path: Path) -> None:
             return set(await asyncio.gather(*waiting))
 
     assert asyncio.run(record()) <= {1, 2}
+
+
+def test_a_wait_takes_no_thread_and_leaves_nothing_when_it_is_given_up(tmp_path: Path) -> None:
+    """Neither where the log is asked nor while it is waited for: others wait on, are woken, and can be bounded."""
+
+    async def record() -> tuple[int, int, list[int]]:
+        async with await AsyncTurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+            end = (await log.add_turn("hello")).global_position
+            kept = asyncio.create_task(log.wait(end))
+            for begun in (False, True):
+                given_up = [asyncio.create_task(log.wait(end)) for _ in range(100)]
+                if begun:
+                    assert await log.wait(end, 0.001) == await log.wait(end, 0) == end
+                else:
+                    await asyncio.sleep(0)
+                for task in given_up:
+                    task.cancel()
+                await asyncio.wait(given_up)
+            waker, until = cast("Any", log.sync.store)._waker, monotonic() + 30
+            # Nothing tells of what a thread was asked for that nobody waits for.
+            while (left := len(waker._here.watches)) > 1 and monotonic() < until:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("turnlog-wait")]
+            later = (await log.add_turn("more")).global_position
+            return left, len(threads), [await kept - later, await log.wait(0) - later]
+
+    assert asyncio.run(record()) == (1, 0, [0, 0])
+
+
+@pytest.mark.parametrize("timeout_s", [None, 3600.0])
+def test_a_wait_ends_when_the_log_is_closed(timeout_s: float | None) -> None:
+    """With an error that says so; so does one that begins later. A time that is none is refused."""
+
+    async def close() -> None:
+        log = await AsyncTurnLog.open("memory://")
+        waiting = asyncio.create_task(log.wait(0, timeout_s))
+        with pytest.raises(MetaError, match="timeout_s is -1: give seconds, from 0, or None"):
+            await log.wait(0, -1)
+        assert await log.wait(0, 0.001) == 0
+        await log.close()
+        with pytest.raises(StoreClosedError, match="closed"):
+            await waiting
+        with pytest.raises(StoreClosedError, match="the log is closed: open it again"):
+            await log.wait(0)
+
+    asyncio.run(close())
 
 
 def test_cancelled_append_is_made(tmp_path: Path) -> None:

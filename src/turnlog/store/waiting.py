@@ -57,8 +57,7 @@ class Waker:
             StoreBusyError: there can be no more threads in this process.
             StoreError: what `log_end` raised.
         """
-        if timeout_s is not None and not timeout_s >= 0:
-            raise MetaError(f"timeout_s is {timeout_s!r}: give seconds, from 0, or None", field="timeout_s")
+        check_timeout(timeout_s)
         if timeout_s == 0:
             self._check_open()
             return self._log_end()
@@ -183,6 +182,16 @@ class Waker:
                     if not here.watches:
                         here.thread = None
                         return
+
+
+def check_timeout(timeout_s: float | None) -> None:
+    """Check how long to wait.
+
+    Raises:
+        MetaError: it is negative or not a number.
+    """
+    if timeout_s is not None and not timeout_s >= 0:
+        raise MetaError(f"timeout_s is {timeout_s!r}: give seconds, from 0, or None", field="timeout_s")
 
 
 class Watch:
