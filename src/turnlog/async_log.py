@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from itertools import islice
 from os import PathLike
 from types import TracebackType
@@ -247,6 +247,28 @@ class AsyncFeeds(_Part[Feeds]):
     remove = _waits(Feeds.remove)
 
 
+class _Opening:
+    """A log that a thread opens for a task, which may be cancelled meanwhile.
+
+    Attributes:
+        opened: the log, as soon as it is open.
+        is_given_up: whether nobody waits for it any more.
+    """
+
+    def __init__(self, open_log: Callable[[], TurnLog]) -> None:
+        self._open_log = open_log
+        self.opened: list[TurnLog] = []
+        self.is_given_up = False
+
+    def open(self) -> TurnLog:
+        log = self._open_log()
+        # In this order: whoever gives up says so first, and then looks here. To close twice is allowed.
+        self.opened.append(log)
+        if self.is_given_up:
+            log.close()
+        return log
+
+
 class AsyncTurnLog(_Part[TurnLog]):
     """An append-only log of turns, for asyncio. See `TurnLog` for what each method does and raises.
 
@@ -289,9 +311,9 @@ class AsyncTurnLog(_Part[TurnLog]):
         redact: Sequence[Hook] = (),
         seals: Seals | None = None,
     ) -> Self:
-        """Open a log; see `TurnLog.open`."""
-        return cls(
-            await asyncio.to_thread(
+        """Open a log; see `TurnLog.open`. One that is opened when nobody waits for it any more is closed again."""
+        opening = _Opening(
+            partial(
                 TurnLog.open,
                 url,
                 create=create,
@@ -301,6 +323,14 @@ class AsyncTurnLog(_Part[TurnLog]):
                 seals=seals,
             )
         )
+        try:
+            return cls(await asyncio.to_thread(opening.open))
+        except asyncio.CancelledError:
+            opening.is_given_up = True
+            for log in opening.opened:
+                with HURRY:
+                    await asyncio.shield(asyncio.to_thread(log.close))
+            raise
 
     async def __aenter__(self) -> Self:
         """Return the log itself."""

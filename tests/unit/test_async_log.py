@@ -171,6 +171,42 @@ def test_a_wait_takes_no_thread_and_leaves_nothing_when_it_is_given_up(tmp_path:
     assert asyncio.run(record()) == (1, 0, [0, 0])
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_log_that_is_opened_for_nobody_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    """Who was cancelled while a thread opened it, or had opened it already, leaves no store open."""
+    opened: list[TurnLog] = []
+    begun, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def held(url: str, **options: Any) -> TurnLog:
+        begun.set()
+        if not is_open:
+            go_on.wait(30)
+        log = original(url, **options)
+        monkeypatch.setattr(log, "close", lambda: (TurnLog.close(log), closed.set()))
+        opened.append(log)
+        if is_open:
+            go_on.set()
+        return log
+
+    async def give_up() -> None:
+        task = asyncio.create_task(AsyncTurnLog.open(f"sqlite:///{tmp_path}/log.db"))
+        await asyncio.sleep(0)
+        (go_on if is_open else begun).wait(30)  # in the event loop, which sees nothing of it until then
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        assert await asyncio.to_thread(closed.wait, 30)
+
+    original = TurnLog.open
+    monkeypatch.setattr(TurnLog, "open", held)
+    asyncio.run(give_up())
+    with pytest.raises(StoreClosedError):
+        opened[0].turn_count()
+
+
 @pytest.mark.parametrize("timeout_s", [None, 3600.0])
 def test_a_wait_ends_when_the_log_is_closed(timeout_s: float | None) -> None:
     """With an error that says so; so does one that begins later. A time that is none is refused."""
