@@ -149,6 +149,20 @@ def test_another_task_ends_the_run(log: TurnLog) -> None:
     assert "The run was stopped while this tool was at work" in contents(log, "main")[-1][1]
 
 
+def test_a_second_reader_is_refused(log: TurnLog) -> None:
+    """With what to do; the first one has all of the run."""
+
+    async def read() -> list[str]:
+        events = events_of(log, say("Yes."))
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        with pytest.raises(RunError, match="another task waits for the next event of this run: read its events in one"):
+            await anext(events)
+        return [(await first).kind, *[event.kind async for event in events]]
+
+    assert asyncio.run(read()) == ["turn", "call", "delta", "turn", "result"]
+
+
 def test_who_never_asks_for_an_event_begins_nothing(log: TurnLog) -> None:
     """Nothing is recorded."""
 

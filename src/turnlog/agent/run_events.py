@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self
 from msgspec import Struct
 from typing_extensions import TypeVar
 
+from turnlog.errors import RunError
+
 if TYPE_CHECKING:
     from turnlog.agent.events import RunEvent
     from turnlog.agent.result import RunResult
@@ -37,7 +39,7 @@ class RunFinished(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 class RunEvents(Generic[T]):
-    """The events of a run, which begins with the first one that is asked for.
+    """The events of a run, which begins with the first one that is asked for. They are for one task.
 
     Whoever leaves the loop before the last one, inside `async with`, cancels the run: what had arrived is recorded
     then, as by any other cancellation. Without it the run is cancelled when nobody has these events any more: as long
@@ -57,7 +59,7 @@ class RunEvents(Generic[T]):
         self.result: RunResult[T] | None = None
         self._state = _State()
         self._events = _followed(start, self._state)
-        self._asking = 0
+        self._is_asked = False
 
     def __aiter__(self) -> Self:
         """Return the events themselves."""
@@ -67,13 +69,19 @@ class RunEvents(Generic[T]):
         """Return the next event.
 
         Raises:
+            RunError: another task waits for the next event. The run goes on.
             TurnlogError: as for `TurnLog.run`.
         """
-        self._asking += 1
+        if self._is_asked:
+            raise RunError(
+                "another task waits for the next event of this run: read its events in one task, and hand on what "
+                "others need, or have them follow the log (log.events)"
+            )
+        self._is_asked = True
         try:
             event = await anext(self._events)
         finally:
-            self._asking -= 1
+            self._is_asked = False
         if isinstance(event, RunFinished):
             self.result = event.result
         return event
@@ -103,7 +111,7 @@ class RunEvents(Generic[T]):
             await asyncio.wait([run])
             if not run.cancelled() and (error := run.exception()) is not None:
                 raise error
-        if not self._asking:
+        if not self._is_asked:
             await self._events.aclose()
 
 
