@@ -44,6 +44,10 @@ class Turn(Struct, frozen=True, kw_only=True):
     sealed: str | None = None
     closed: bool = False
 
+    def __hash__(self) -> int:
+        """Hash the digest, which commits to the rest, so that turns can be in sets whatever metadata they have."""
+        return hash(self.digest)
+
     @property
     def time(self) -> datetime:
         """When it was recorded, in UTC."""

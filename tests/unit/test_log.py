@@ -668,6 +668,16 @@ class TestTime:
 class TestEvents:
     """Events of one's own topics, and waiting for events."""
 
+    def test_turns_events_and_pointers_can_be_in_sets(self, log: TurnLog) -> None:
+        """Whatever metadata they have; what is equal is there once. After an erasure a turn is another value."""
+        turn = log.add_turn("hello", bookmark="main", inherited={"provider_ptr": "milli", "more": {"list": [1]}})
+        pointer = log.pointers.set("milli", "anthropic", "some-model", params={"stop": ["."]})
+        assert {turn, log.turn("main"), log.latest(1)[0]} == {turn}
+        assert len({*log.events(), *log.events()}) == 3
+        assert {pointer, log.pointers.get("milli")} == {pointer}
+        log.erase(turn=turn.id, reason="asked")
+        assert len({turn, log.turn(turn.id)}) == 2
+
     def test_event_is_read_back_as_it_was_recorded(self, story: TurnLog) -> None:
         """With its payload, both halves of its metadata, and the digests of what it cites."""
         turn = story.turn("main")

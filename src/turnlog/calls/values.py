@@ -25,6 +25,10 @@ class Call(Struct, frozen=True, kw_only=True):
     loss_report: LossReport
     window_change: WindowChange | None = None
 
+    def __hash__(self) -> int:
+        """Hash the id, so that calls can be in sets."""
+        return hash(self.id)
+
     def to_record(self) -> dict[str, Any]:
         """Return the call as plain values."""
         record: dict[str, Any] = {

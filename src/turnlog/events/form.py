@@ -136,6 +136,10 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     leaf_hash: bytes
     sealed: Sealed | None = None
 
+    def __hash__(self) -> int:
+        """Hash what commits to the rest, so that events can be in sets."""
+        return hash(self.leaf_hash)
+
     @property
     def digest(self) -> str:
         """The digest of the header, as it is cited."""

@@ -26,6 +26,10 @@ class Pointer(Struct, frozen=True, kw_only=True):
     model: str
     params: dict[str, Any] = {}
 
+    def __hash__(self) -> int:
+        """Hash all but the parameters, so that pointers can be in sets."""
+        return hash((self.name, self.provider, self.model))
+
 
 class Pointers(Register[PointerMeta]):
     """Named aliases for a provider and a model. `TurnLog.pointers` is one."""
