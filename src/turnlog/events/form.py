@@ -39,6 +39,7 @@ from turnlog.events.sealing import (
 )
 from turnlog.events.topics import GENESIS, PARENT, SHAPES
 from turnlog.model.json_text import UNREADABLE
+from turnlog.model.shown import shown
 
 FORMAT = 2
 """The version of the event format. Version 1 was never released."""
@@ -92,6 +93,8 @@ class Header(Struct, frozen=True, kw_only=True, gc=False):
     time: int
     topic: str
 
+    __repr__ = shown
+
     @property
     def parents(self) -> list[Citation]:
         """The turns that a turn continues, in listed order."""
@@ -109,6 +112,8 @@ class Private(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     meta: Raw = NO_META
     salt: bytes
     size: int | None
+
+    __repr__ = shown
 
 
 class _Size(Struct, frozen=True, gc=False):

@@ -29,6 +29,7 @@ from turnlog.model.long_strings import (
     joined,
 )
 from turnlog.model.plain import plain_json
+from turnlog.model.shown import shown
 
 EXTRA = "$extra"
 """The name that `extra` has in msgspec's eyes. No block of a payload may have a key of this name."""
@@ -40,6 +41,8 @@ class _Block(
     """Hold what all blocks share: the keys that turnlog does not know, as raw JSON text by name."""
 
     extra: dict[str, Raw] = msgspec.field(name=EXTRA, default={})
+
+    __repr__ = shown
 
 
 class Text(_Block, frozen=True, kw_only=True, gc=False, tag="text"):

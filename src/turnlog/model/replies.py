@@ -12,6 +12,7 @@ from turnlog.errors import ContentError
 from turnlog.model.blocks import Block, Native, ToolUse, content_bytes
 from turnlog.model.json_text import minify
 from turnlog.model.meta import Usage
+from turnlog.model.shown import shown
 from turnlog.model.stop_reasons import Spelling, StopReason, spell_stop_reason
 
 MALFORMED = "malformed_arguments"
@@ -37,6 +38,8 @@ class Delta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str | None = None
     id: str | None = None
     content: str | Raw | None = None
+
+    __repr__ = shown
 
 
 class CallError(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -94,6 +97,8 @@ class Response(Struct, frozen=True, kw_only=True):
     id: str | None = None
     error: CallError | None = None
     extra: dict[str, Raw] = {}
+
+    __repr__ = shown
 
     def failed(self, error: CallError, *, stop_reason: StopReason = "error") -> Response:
         """Return the same reply as one that broke off."""

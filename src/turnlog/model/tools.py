@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.json_text import content_error, minify
+from turnlog.model.shown import shown
 
 TOOLS_MAX = 10_000
 """The most tools that a listing in a log may have."""
@@ -32,6 +33,8 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_schema: Raw = msgspec.field(name="outputSchema", default=ABSENT)
     title: str | None = None
     annotations: Raw = ABSENT
+
+    __repr__ = shown
 
 
 _tools = msgspec.json.Decoder(list[Tool])

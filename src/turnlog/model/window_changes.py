@@ -12,6 +12,7 @@ from turnlog.errors import ContentError
 from turnlog.model.blocks import is_erased_content, parse_content
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.plain import plain_json
+from turnlog.model.shown import shown
 from turnlog.model.tools import ABSENT
 from turnlog.model.window import ContextWindow, Message
 
@@ -38,6 +39,8 @@ class AddedMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     provider: str | None = None
     api: str | None = None
     model_asked: str | None = None
+
+    __repr__ = shown
 
 
 class WindowChange(Struct, frozen=True, kw_only=True, omit_defaults=True):
