@@ -4,7 +4,7 @@ from .live import LiveDelta, Streams
 from .log_events import LogEvent
 from .postgres_target import PostgresTarget
 from .projection import Projection, Skip, State, Status, projection
-from .runner import Runner
+from .runner import HasStore, Runner
 from .selection import Selection
 from .sinks.feed import Feed, FeedStatus
 from .sinks.interface import Batch, Choice, Sink, SinkRecord
@@ -22,6 +22,7 @@ __all__ = [
     "FeedState",
     "FeedStatus",
     "Feeds",
+    "HasStore",
     "Item",
     "LiveDelta",
     "LogEvent",

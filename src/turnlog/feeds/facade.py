@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from platformdirs import user_cache_path, user_data_path
 
-from turnlog.errors import NotFoundError, StoreError
+from turnlog.errors import MetaError, NotFoundError, StoreError
 from turnlog.events import ERASURE
 from turnlog.feeds import sinks
 from turnlog.feeds.live import Streams
@@ -250,6 +250,8 @@ class Feeds:
         Raises:
             MetaError: something of it is not what it should be.
         """
+        if not isinstance(sink, sinks.Sink):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise MetaError(f"sink: {type(sink).__name__} is no Sink: give such as JSONLines(folder)", field="sink")
         given = (topics,) if isinstance(topics, str) else tuple(topics)
         wanted = tuple(check_type(topic, str, "topics") for topic in given) or sink.topics
         if wanted and sink.wants_erasures:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -43,7 +43,16 @@ _log = logger("turnlog.feeds")
 Progress = Callable[[int, int], None]
 """Called after each batch with the global position that was reached, and where the log ends."""
 
+T = TypeVar("T")
+
 _ERROR_CHARACTERS_MAX = 500
+
+
+class HasStore(Protocol):
+    """A log: what has a store."""
+
+    @property
+    def store(self) -> Store: ...
 
 
 class Runner:
@@ -52,15 +61,24 @@ class Runner:
     What `stop` has ended can be begun again.
     """
 
-    def __init__(self, store: Store, target: Target, projections: Sequence[Projection]) -> None:
+    def __init__(self, store: Store | HasStore, target: Target, projections: Sequence[Projection]) -> None:
         """Take what is to be run.
 
+        Args:
+            store: the log, or its store.
+            target: the database that the projections write into.
+            projections: the projections.
+
         Raises:
-            MetaError: a projection has no proper name or version.
+            MetaError: one of these is something else, or a projection has no proper name or version.
             ConflictError: two have the same name.
         """
-        self._store = store
-        self._target = target
+        self._store = _store_of(store)
+        self._target = _checked(target, Target, "target", "give SQLiteTarget(path) or PostgresTarget(url)")
+        if isinstance(projections, Projection):
+            raise MetaError("projections: give a list of them, also of one", field="projections")
+        for given in projections:
+            _checked(given, Projection, "projections", "make one of a function with @projection(…)")
         self._projections = {given.name: given for given in projections}
         for given in projections:
             check_projection(given)
@@ -500,6 +518,16 @@ def _check_log(transaction: ReadTransaction, given: Projection, state: State) ->
         position=state.position,
         end=end,
     )
+
+
+def _store_of(given: Store | HasStore) -> Store:
+    return _checked(getattr(given, "store", given), Store, "store", "give a TurnLog, or its store")
+
+
+def _checked(given: object, kind: type[T], field: str, instead: str) -> T:
+    if not isinstance(given, kind):
+        raise MetaError(f"{field}: {type(given).__name__} is no {kind.__name__}: {instead}", field=field)
+    return given
 
 
 def _is_held(state: State, given: Projection) -> bool:

@@ -137,6 +137,30 @@ def test_projection_follows_until_it_is_stopped(log: TurnLog, target: AnyTarget)
     assert len(rows(target)) == 5
 
 
+def test_a_runner_takes_a_log_or_its_store(log: TurnLog, target: AnyTarget) -> None:
+    """Either is the same log."""
+    log.add_turn("one")
+    assert Runner(log, target, [Words()]).run() == Runner(log.store, target, [Words()]).run()
+    assert len(rows(target)) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"store": "sqlite:///log.db"}, "store: str is no Store: give a TurnLog, or its store"),
+        ({"target": "view.db"}, "target: str is no Target: give SQLiteTarget(path) or PostgresTarget(url)"),
+        ({"projections": Words()}, "projections: give a list of them, also of one"),
+        ({"projections": [run]}, "projections: function is no Projection: make one of a function with @projection(…)"),
+    ],
+)
+def test_what_a_runner_cannot_use_is_refused_at_once(log: TurnLog, given: dict[str, Any], said: str) -> None:
+    """With what to give, before anything is opened."""
+    parts: dict[str, Any] = {"store": log, "target": SQLiteTarget(":memory:"), "projections": [Words()], **given}
+    with pytest.raises(MetaError) as raised:
+        Runner(**parts)
+    assert str(raised.value) == said
+
+
 def test_stopped_runner_can_be_begun_again(log: TurnLog, target: AnyTarget) -> None:
     """It runs, builds anew, and follows until it is stopped again."""
     stopped = runner(log, target)

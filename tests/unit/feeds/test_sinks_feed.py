@@ -391,6 +391,13 @@ def test_following_delivers_what_comes(filed: TurnLog) -> None:
     assert shelf.opened == 0
 
 
+def test_what_is_no_sink_is_refused_at_once(filed: TurnLog) -> None:
+    """With what to give."""
+    given: Any = "lines"
+    with pytest.raises(MetaError, match=r"sink: str is no Sink: give such as JSONLines\(folder\)"):
+        filed.feeds.feed(given)
+
+
 def test_stopped_feed_can_be_begun_again(filed: TurnLog) -> None:
     """It runs, and follows until it is stopped again."""
     shelf = Shelf()
