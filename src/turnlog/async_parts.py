@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import wraps
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from functools import partial, wraps
 from itertools import islice
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from threading import Lock
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from turnlog import providers
 from turnlog.audit import Audit
 from turnlog.audit.holding import Holds
 from turnlog.calls import Calls, RequestCheck, ToolCalls
+from turnlog.errors import StoreClosedError
 from turnlog.executors import Executors
-from turnlog.feeds import Feeds
+from turnlog.feeds import Feeds, Projection, Runner, Target
+from turnlog.feeds.sinks import Feed, Sink
 from turnlog.providers import Provider
 from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+S = TypeVar("S", bound="_Stops")
 I = TypeVar("I")  # noqa: E741 - an item
 _PAGE = 1000
 
@@ -66,6 +71,63 @@ def waits(
         return await self._executors.run_wait(method, self.sync, *args, **kwargs)  # pyright: ignore[reportPrivateUsage] - our own
 
     return run
+
+
+class _Stops(Protocol):
+    """What goes on until it is stopped."""
+
+    def stop(self) -> None: ...
+
+
+def stops(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[Part[S], P], Coroutine[Any, Any, R]]:
+    """Return a method that `stop` ends as one that is awaited. When the task is cancelled, it is stopped, and ends."""
+
+    @wraps(method)
+    async def run(self: Part[S], *args: P.args, **kwargs: P.kwargs) -> R:
+        work = _Work(partial(method, self.sync, *args, **kwargs), self.sync.stop)
+        task = asyncio.ensure_future(self._executors.run_wait(work.run))  # pyright: ignore[reportPrivateUsage] - our own
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not work.give_up():
+                task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # what it ended with is nobody's any more
+            raise
+
+    return run
+
+
+class _Work(Generic[R]):
+    """Work of a thread, for a task that may be cancelled: also before the thread has begun, or just as it ends."""
+
+    def __init__(self, work: Callable[[], R], stop: Callable[[], None]) -> None:
+        self._work = work
+        self._stop = stop
+        self._lock = Lock()
+        self._goes_on = self._is_given_up = False
+
+    def run(self) -> R:
+        with self._lock:
+            if self._is_given_up:
+                raise StoreClosedError("nobody waits for it any more")
+            self._goes_on = True
+        try:
+            return self._work()
+        finally:
+            with self._lock:
+                self._goes_on = False
+
+    def give_up(self) -> bool:
+        """Stop the work if it goes on, and tell whether it does. Else a request to stop would be kept for the next."""
+        with self._lock:
+            self._is_given_up = True
+            if self._goes_on:
+                self._stop()
+            return self._goes_on
 
 
 async def pages(executors: Executors, items: Iterator[I]) -> AsyncIterator[I]:
@@ -174,6 +236,47 @@ class AsyncAudit(Part[Audit]):
     rebuild_tree = waits(Audit.rebuild_tree)
 
 
+class AsyncFeed(Part[Feed]):
+    """What delivers events to a sink; see `turnlog.feeds.sinks.Feed`.
+
+    `run` and `follow` take a thread as long as they go on. When the task that awaits one is cancelled, it is stopped,
+    and waited for until the batch that it is at is done or has failed. Callbacks are called in that thread.
+    """
+
+    run = stops(Feed.run)
+    follow = stops(Feed.follow)
+    take_back = waits(Feed.take_back)
+    status = reads(Feed.status)
+
+    @property
+    def name(self) -> str:
+        """Its name: how far it has come is kept under it."""
+        return self.sync.name
+
+    def stop(self) -> None:
+        """Make `follow` or `run` return; see `turnlog.feeds.sinks.Feed.stop`."""
+        self.sync.stop()
+
+
+class AsyncRunner(Part[Runner]):
+    """What runs projections; see `turnlog.feeds.Runner`.
+
+    `run`, `follow` and `rebuild` take a thread as long as they go on. When the task that awaits one is cancelled, it is
+    stopped, and waited for until its batch is done. Projections and callbacks are called in that thread.
+    """
+
+    run = stops(Runner.run)
+    follow = stops(Runner.follow)
+    rebuild = stops(Runner.rebuild)
+    status = reads(Runner.status)
+    skip = waits(Runner.skip)
+    retry = waits(Runner.retry)
+
+    def stop(self) -> None:
+        """Make `follow`, `run` or `rebuild` return; see `turnlog.feeds.Runner.stop`."""
+        self.sync.stop()
+
+
 class AsyncFeeds(Part[Feeds]):
     """Search, usage and other projections of a log; see `turnlog.feeds.Feeds`."""
 
@@ -190,3 +293,35 @@ class AsyncFeeds(Part[Feeds]):
     get = reads(Feeds.get)
     move = waits(Feeds.move)
     remove = waits(Feeds.remove)
+
+    async def runner(
+        self, projections: Sequence[Projection] | None = None, target: Target | None = None
+    ) -> AsyncRunner:
+        """Return what runs projections; see `Feeds.runner`."""
+        return AsyncRunner(await self._executors.run_read(self.sync.runner, projections, target), self._executors)
+
+    async def feed(
+        self,
+        sink: Sink,
+        *,
+        name: str | None = None,
+        topics: str | Sequence[str] = (),
+        after: int = 0,
+        public: bool = False,
+        unseal: bool = False,
+        batch: int | None = None,
+        attempts: int | None = None,
+    ) -> AsyncFeed:
+        """Return what delivers the events of the log to a sink; see `Feeds.feed`."""
+        feed = await self._executors.run_read(
+            self.sync.feed,
+            sink,
+            name=name,
+            topics=topics,
+            after=after,
+            public=public,
+            unseal=unseal,
+            batch=batch,
+            attempts=attempts,
+        )
+        return AsyncFeed(feed, self._executors)

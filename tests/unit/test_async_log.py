@@ -14,18 +14,21 @@ from turnlog.async_log import (
     AsyncAudit,
     AsyncBookmarks,
     AsyncCalls,
+    AsyncFeed,
     AsyncFeeds,
     AsyncHolds,
     AsyncPointers,
     AsyncProviders,
     AsyncRegisters,
+    AsyncRunner,
     AsyncServers,
     AsyncToolCalls,
 )
 from turnlog.audit import Audit
 from turnlog.audit.holding import Holds
 from turnlog.calls import Calls, ToolCalls
-from turnlog.feeds import Feeds
+from turnlog.feeds import Feeds, Runner, Status
+from turnlog.feeds.sinks import Feed, FeedStatus, JSONLines
 from turnlog.registers import Bookmarks, Pointers, Providers, Registers, Servers
 
 PAIRS = [
@@ -40,12 +43,15 @@ PAIRS = [
     (AsyncHolds, Holds),
     (AsyncAudit, Audit),
     (AsyncFeeds, Feeds),
+    (AsyncFeed, Feed),
+    (AsyncRunner, Runner),
 ]
 
 OF_THREADS: dict[type, set[str]] = {
     Audit: {"close"},  # comes with that of the log
-    # What runs projections and feeds is made for a thread of its own, and has its own methods: `log.sync.feeds`.
-    Feeds: {"close", "runner", "feed", "projections", "target", "beyond_reach", "forget_erased"},
+    # The tables that every log can have, and what an erasure asks of them.
+    Feeds: {"close", "projections", "target", "beyond_reach", "forget_erased"},
+    AsyncFeed: {"name"},  # an attribute of the other one
 }
 """What has no asynchronous form."""
 
@@ -96,7 +102,47 @@ def test_async_log_has_every_part_of_the_log() -> None:
 
     wanted, found = asyncio.run(parts())
     assert found == wanted
-    assert len(found) == len(PAIRS) - 1
+    assert len(found) == len(PAIRS) - 3  # the log itself, and what its feeds make
+
+
+def _returned(kind: type, name: str) -> str:
+    """Return the name of the class that a method returns."""
+    member = getattr(kind, name)
+    return str(inspect.get_annotations(member)["return"]) if inspect.isfunction(member) else ""
+
+
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
+def test_what_async_methods_make_is_asynchronous_too(ours: type, theirs: type) -> None:
+    """Where a method of a log returns what has methods of its own, the other one's returns its asynchronous form."""
+    forms = {theirs.__name__: ours.__name__ for ours, theirs in PAIRS}
+    wanted = {name: forms[made] for name in _public(theirs) if (made := _returned(theirs, name)) in forms}
+    assert {name: _returned(ours, name) for name in wanted} == wanted
+    assert theirs is not Feeds or wanted == {"feed": "AsyncFeed", "runner": "AsyncRunner"}
+
+
+def test_a_feed_and_a_runner_go_on_until_their_task_is_cancelled(tmp_path: Path) -> None:
+    """Or until they are stopped. Both can be begun again, and a request to stop is not left behind."""
+
+    async def follow() -> tuple[FeedStatus, list[Status]]:
+        async with await AsyncTurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+            await log.add_turn("one")
+            feed = await log.feeds.feed(JSONLines(tmp_path / "lines"), name="archive")
+            runner = await log.feeds.runner()
+            for what in (feed, runner):
+                for is_cancelled in (True, False):
+                    reached = threading.Event()
+                    task = asyncio.create_task(what.follow(told=lambda _, reached=reached: reached.set()))
+                    assert await asyncio.to_thread(reached.wait, 30)
+                    (task.cancel if is_cancelled else what.stop)()
+                    assert (await asyncio.gather(task, return_exceptions=True) == [None]) is not is_cancelled
+            assert feed.name == "archive"
+            assert not (await feed.status()).running
+            await log.add_turn("two")
+            return await feed.run(), await runner.run()
+
+    status, statuses = asyncio.run(follow())
+    assert (status.position, status.lag) == (3, 0)
+    assert {each.lag for each in statuses} == {0}
 
 
 def test_async_log_gives_what_the_log_gives(tmp_path: Path) -> None:
