@@ -99,7 +99,10 @@ def parse_id(text: str, *, field: str = "id") -> str:
         MetaError: the text is not a SCRU128 id.
     """
     if not is_id(text):
-        raise MetaError(f"{field}: {text!r} is not a SCRU128 id (25 characters, 0-9 and a-z)", field=field)
+        why = (
+            f"above {ID_LAST!r}, the last one" if _FORM.fullmatch(text) else f"{ID_CHARACTERS} characters, 0-9 and a-z"
+        )
+        raise MetaError(f"{field}: {text!r} is not a SCRU128 id ({why})", field=field)
     return text.lower()
 
 

@@ -23,6 +23,21 @@ def test_fresh_ids_have_the_stored_form_and_differ() -> None:
     assert all(len(i) == 25 and i == i.lower() and is_id(i) for i in fresh)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("x" * 25, "above 'f5lxx1zz5pnorynqglhzmsp33', the last one"),
+        ("x" * 24, "25 characters, 0-9 and a-z"),
+        ("-" * 25, "25 characters, 0-9 and a-z"),
+    ],
+)
+def test_what_is_no_id_is_told_why(text: str, why: str) -> None:
+    """Also where it has the form of one."""
+    with pytest.raises(MetaError) as raised:
+        parse_id(text, field="expected_head")
+    assert str(raised.value) == f"expected_head: {text!r} is not a SCRU128 id ({why})"
+
+
 def test_fresh_ids_ascend() -> None:
     """Ids of one process are in the order in which they were made."""
     fresh = [new_id() for _ in range(1000)]
