@@ -21,6 +21,7 @@ from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.progress import progress_told
 from turnlog.agent.start import STOPPED, has_result, is_interrupted
+from turnlog.agent.told_errors import told_error
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, ToolCallTakenError
@@ -466,7 +467,7 @@ class Execution:
             if isinstance(error, TimeoutError) and timer.expired():
                 why = f"the tool had no result after {limit_s:g} s, and was given up"
                 return ToolOutcome.error(why, may_have_had_effects=True)
-            return ToolOutcome.error(f"the tool failed: {type(error).__name__}: {error}")
+            return ToolOutcome.error(f"the tool failed: {told_error(error)}")
 
     def _leave(self, on: _Progress) -> None:
         on.is_left = True

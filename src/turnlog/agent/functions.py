@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnlog.agent.plain_values import json_text
+from turnlog.agent.told_errors import told_error
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError
 from turnlog.model import Document, Native, Text, Tool
@@ -183,7 +184,7 @@ def _outcome(value: object) -> ToolOutcome:
     try:
         return _said(value)
     except Exception as error:  # noqa: BLE001 - values of all types are dumped by code of theirs
-        why = f"the tool was called, and what it returned cannot be told: {type(error).__name__}: {error}"
+        why = f"the tool was called, and what it returned cannot be told: {told_error(error)}"
         return ToolOutcome.error(why, may_have_had_effects=True)
 
 
@@ -200,4 +201,4 @@ def _said(value: object) -> ToolOutcome:
 
 
 def _raised(error: BaseException) -> ToolOutcome:
-    return ToolOutcome.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    return ToolOutcome.error(told_error(error))

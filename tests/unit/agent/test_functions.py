@@ -263,10 +263,23 @@ def test_null_and_numbers_by_their_class_are_told(returned: object, text: str) -
 
 @pytest.mark.parametrize(
     ("raised", "said"),
-    [(ValueError("no"), "ValueError: no"), (KeyError(), "KeyError"), (SystemExit(3), "SystemExit: 3")],
+    [
+        (ValueError("no"), "ValueError: no"),
+        (KeyError(), "KeyError"),
+        (SystemExit(3), "SystemExit: 3"),
+        (
+            ExceptionGroup("all", [ValueError("no"), ExceptionGroup("two", [KeyError(), OSError("y" * 2000)])]),
+            f"ExceptionGroup: all (2 sub-exceptions): ValueError: no; KeyError; OSError: {'y' * 991}…",
+        ),
+        (
+            BaseExceptionGroup("many", [ValueError(n) for n in range(1, 1013)]),
+            f"ExceptionGroup: many (1012 sub-exceptions): {'; '.join(f'ValueError: {n}' for n in range(1, 11))}; "
+            "and 1,002 more",
+        ),
+    ],
 )
 def test_what_a_function_raises_is_an_error(raised: BaseException, said: str) -> None:
-    """`sys.exit()` in a tool ends no run."""
+    """`sys.exit()` in a tool ends no run. A group is told with what is in it, up to a bound."""
 
     def fail() -> None:
         raise raised
