@@ -15,6 +15,7 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from turnlog.agent.parameter_models import Models, read_model
 from turnlog.agent.plain_values import json_text
 from turnlog.agent.told_errors import told_error
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
@@ -27,6 +28,8 @@ Function = Callable[..., Any]
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """Names that every provider takes."""
 
+_ONE_MODEL = "beside a model of pydantic a union may have None and nothing else: join the others in one model"
+
 _NOT_OFFERED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -34,7 +37,8 @@ class Functions(Toolbox):
     """Python functions as a toolbox.
 
     The parameters' types are what msgspec knows: plain values, lists, dicts, literals, enums, dataclasses, `TypedDict`,
-    structs, with `Annotated[…, msgspec.Meta(…)]` for bounds. The description is that of the docstring.
+    structs, with `Annotated[…, msgspec.Meta(…)]` for bounds; and models of pydantic, also within these, in a union
+    with None alone. The description is that of the docstring.
 
     A plain function runs in a thread of its own, and an `async` one in the event loop. What it returns becomes the
     result: text as it is, content blocks as they are, anything else as JSON. An exception becomes an error result.
@@ -84,7 +88,7 @@ class _Offered(Struct, frozen=True, kw_only=True):
 
     def arguments(self, raw: Raw) -> dict[str, Any]:
         """Return the arguments that are given, of the types that the function asks for."""
-        given = msgspec.json.decode(bytes(raw), type=self.parameters)
+        given = msgspec.json.decode(bytes(raw), type=self.parameters, dec_hook=read_model)
         return {name: value for name, value in msgspec.structs.asdict(given).items() if value is not UNSET}
 
 
@@ -112,15 +116,20 @@ def _offered(function: Function) -> _Offered:
         struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
         schema = _schema(struct, of_parameters, defaults)
     except (TypeError, ValueError, NameError) as error:
-        raise RunError(f"tool {name!r}: a parameter has a type that JSON cannot carry: {error}") from error
+        why = _ONE_MODEL if "custom type" in str(error) else error
+        raise RunError(f"tool {name!r}: a parameter has a type that JSON cannot carry: {why}") from error
     tool = Tool(name=name, description=description, input_schema=Raw(msgspec.json.encode(schema)))
     return _Offered(tool=tool, function=function, parameters=struct)
 
 
 def _schema(struct: type[Struct], descriptions: Mapping[str, str], defaults: Mapping[str, object]) -> dict[str, Any]:
     """Return the JSON Schema of the parameters, an object with its definitions inside."""
-    [reference], definitions = msgspec.json.schema_components([struct], ref_template="#/$defs/{name}")
+    models = Models()
+    [reference], definitions = msgspec.json.schema_components(
+        [struct], schema_hook=models.schema, ref_template="#/$defs/{name}"
+    )
     own = definitions.pop(str(reference["$ref"]).removeprefix("#/$defs/"))
+    definitions = models.joined(definitions)
     properties = cast("dict[str, dict[str, Any]]", own["properties"])
     for name, schema in properties.items():
         if name in descriptions:

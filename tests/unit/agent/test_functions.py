@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import date
 from enum import Enum
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -116,6 +117,92 @@ def test_signature_and_docstring_become_a_tool() -> None:
     }
     outcome = called(search, '{"query":"q","colour":"blue","places":[{"x":7}]}')
     assert (text_of(outcome), outcome.is_error) == ("q blue 7 5", False)
+
+
+class Line(pydantic.BaseModel):
+    """A line of an invoice."""
+
+    item: str
+    colour: Colour = Colour.RED
+
+
+class Invoice(pydantic.BaseModel):
+    """An invoice, in which nothing is converted that JSON has."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+
+    lines: list[Line]
+    due: date
+
+
+class Folder(pydantic.BaseModel):
+    """A folder of folders."""
+
+    folders: "list[Folder]" = []
+
+
+@dataclass
+class Shelf:
+    """A shelf; a dataclass that has a model in it."""
+
+    folder: Folder
+
+
+def file_away(invoice: Invoice, colour: Colour, folder: Folder | None = None, shelves: list[Shelf] = []) -> str:  # noqa: B006
+    """File an invoice.
+
+    Args:
+        invoice: what is filed.
+    """
+    return f"{invoice.lines[-1]!r} {invoice.due!r} {colour} {folder!r} {shelves!r}"
+
+
+def test_models_of_pydantic_are_types_of_parameters() -> None:
+    """By pydantic's own schema and reading, also in other types; its definitions take no name of others."""
+    schema = schema_of(file_away)
+    assert schema["properties"] == {
+        "invoice": {"$ref": "#/$defs/Invoice", "description": "what is filed."},
+        "colour": {"$ref": "#/$defs/Colour"},
+        "folder": {"anyOf": [{"$ref": "#/$defs/Folder_Folder"}, {"type": "null"}], "default": None},
+        "shelves": {"type": "array", "items": {"$ref": "#/$defs/Shelf"}, "default": []},
+    }
+    definitions = schema["$defs"]
+    assert set(definitions) == {"Invoice", "Invoice_Line", "Invoice_Colour", "Colour", "Folder_Folder", "Shelf"}
+    assert definitions["Invoice"]["properties"] == {
+        "lines": {"items": {"$ref": "#/$defs/Invoice_Line"}, "title": "Lines", "type": "array"},
+        "due": {"format": "date", "title": "Due", "type": "string"},
+    }
+    assert definitions["Shelf"]["properties"] == {"folder": {"$ref": "#/$defs/Folder_Folder"}}
+    outcome = called(
+        file_away,
+        '{"invoice":{"lines":[{"item":"a"},{"item":"b","colour":"blue"}],"due":"2026-02-01"},"colour":"red",'
+        '"folder":{"folders":[{}]},"shelves":[{"folder":{}}]}',
+    )
+    assert text_of(outcome) == (
+        "Line(item='b', colour=<Colour.BLUE: 'blue'>) datetime.date(2026, 2, 1) Colour.RED "
+        "Folder(folders=[Folder(folders=[])]) [Shelf(folder=Folder(folders=[]))]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("invoice", "said"),
+    [
+        ("3", "Input should be an object - at `$.invoice`"),
+        (
+            '{"lines":[{"item":1},{}],"due":1}',
+            "lines.0.item: Input should be a valid string; lines.1.item: Field required; "
+            "due: Input should be a valid date - at `$.invoice`",
+        ),
+        (
+            '{"lines":[{},{},{},{},{},{}]}',
+            "; ".join(f"lines.{index}.item: Field required" for index in range(5)) + "; and 2 more - at `$.invoice`",
+        ),
+    ],
+)
+def test_what_is_no_such_model_is_told_with_its_place(invoice: str, said: str) -> None:
+    """As what fits no other type; the tool is not called."""
+    outcome = called(file_away, f'{{"invoice":{invoice},"colour":"red"}}')
+    assert outcome == ToolOutcome.error(f"the arguments do not fit 'file_away': {said}")
 
 
 def test_a_function_without_parameters_takes_an_empty_object() -> None:
@@ -391,6 +478,31 @@ def mistaken(x: "Nix") -> None:  # type: ignore[name-defined]  # noqa: F821
     """Ask for a type that does not exist."""
 
 
+class Untold(pydantic.BaseModel):
+    """A model of what JSON cannot carry."""
+
+    x: Callable[[], int]
+
+
+def model_or_text(x: Order | str) -> None:
+    """Ask for one of two."""
+
+
+def untold_model(x: Untold) -> None:
+    """Ask for what has no schema."""
+
+
+def same_names(x: Order, y: "list[msgspec_order]") -> None:  # type: ignore[valid-type]
+    """Ask for two types of one name."""
+
+
+def lock(x: asyncio.Lock) -> None:
+    """Ask for what is no value."""
+
+
+msgspec_order = msgspec.defstruct("Order", [("item", str)])
+
+
 def untold(x: Callable[[], int]) -> None:
     """Ask for what JSON cannot carry."""
 
@@ -405,6 +517,16 @@ def untold(x: Callable[[], int]) -> None:
         (keywords, "tool 'keywords': its parameter '**given: int' cannot be given by name"),
         (mistaken, "tool 'mistaken': its signature cannot be read: name 'Nix' is not defined"),
         (untold, "tool 'untold': a parameter has a type that JSON cannot carry"),
+        (
+            lock,
+            "Lock is none of plain values, list, dict, Literal, Enum, TypedDict, a dataclass, a struct of msgspec, and",
+        ),
+        (
+            model_or_text,
+            "beside a model of pydantic a union may have None and nothing else: join the others in one model",
+        ),
+        (untold_model, "Untold has no JSON Schema: Cannot generate a JsonSchema for core_schema.CallableSchema"),
+        (same_names, "two types are called 'Order': rename one of them"),
     ],
 )
 def test_functions_that_cannot_be_offered_are_refused(function: Callable[..., Any], message: str) -> None:
