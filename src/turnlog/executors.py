@@ -21,6 +21,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakSet
 
 from turnlog.errors import StoreBusyError, StoreClosedError
+from turnlog.long_work import LongWork
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,6 +44,9 @@ class Executors:
     all the same, since it was accepted.
 
     Threads do not keep the process alive. When it ends, only appends that were accepted are waited for.
+
+    Attributes:
+        long_work: what uses them for long, such as a run.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class Executors:
             idle_s: how long a thread stays that has nothing to do, in seconds.
         """
         self._pid = os.getpid()
+        self.long_work = LongWork()
         self._appends = _Threads("turnlog-append", appends_max, idle_s)
         self._reads = _Threads("turnlog-read", reads_max, idle_s)
         self._waits = _Threads("turnlog-wait", waits_max, idle_s)
@@ -80,7 +85,7 @@ class Executors:
         return await self._run(self._waits, partial(function, *args, **kwargs), drop=True)
 
     def close(self, *, wait: bool = True) -> None:
-        """Accept nothing more, and run appends that were accepted to the end.
+        """End what goes on for long; then accept nothing more, and run appends that were accepted to the end.
 
         Reads and waits that have not begun are dropped: who awaits them gets a StoreClosedError. Those that have begun
         go on. May be called from any thread, and twice.
@@ -91,6 +96,7 @@ class Executors:
         """
         if self._pid != os.getpid():
             return
+        self.long_work.close()
         self._waits.close(drop=True)
         self._reads.close(drop=True)
         self._appends.close(drop=False)

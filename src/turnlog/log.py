@@ -273,6 +273,9 @@ class TurnLog:
     def close(self) -> None:
         """Release the store, once what other threads are at has come to an end.
 
+        Runs that are at work are ended as by a cancellation: what had come is recorded, and they raise
+        `StoreClosedError`. They have 10 seconds for that.
+
         Closing twice is allowed; any other call afterwards raises `StoreClosedError`.
         """
         with self._making:

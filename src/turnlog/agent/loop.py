@@ -24,6 +24,7 @@ from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.running import Asked, Run
 from turnlog.agent.settled import delivered, hurried_when_cancelled
 from turnlog.agent.target import Named
+from turnlog.agent.time_limit import until_closed
 from turnlog.agent.toolbox import Toolbox
 from turnlog.errors import MetaError, RunError
 from turnlog.model import Delta
@@ -125,6 +126,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         UnsupportedContentError: the provider's api cannot carry something that may not be lost; the turns so far are
             recorded.
         DocumentError: an attachment cannot be read; nothing was recorded.
+        StoreClosedError: the log was closed meanwhile, which ends a run as a cancellation does.
         StoreLostError, StoreBusyError, UncertainError: the store did not take what there was. A run that is cancelled
             waits 2.5 s for a store that does not answer, and then ends with one of these.
         ContentError, MetaError, SecretError, RedactionError, HeadConflictError: as for `add_turn`.
@@ -159,8 +161,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     )
     given = {name: value for name, value in named.items() if value is not None}
     opening = Opening(content=content, system=system, attachments=attachments)
-    with hurried_when_cancelled():
-        return await delivered(run.run(opening, continues, respond, given, _toolboxes(tools)))
+    async with until_closed(log.executors.long_work):
+        with hurried_when_cancelled():
+            return await delivered(run.run(opening, continues, respond, given, _toolboxes(tools)))
 
 
 def _in_own_loop(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:

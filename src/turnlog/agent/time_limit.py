@@ -1,10 +1,13 @@
-"""The limit of time that a run has, and where it ends."""
+"""The limit of time that a run has, and where it ends: when that is over, or when the log is closed."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+
+from turnlog.errors import StoreClosedError
+from turnlog.long_work import LongWork
 
 
 class TimeIsOverError(Exception):
@@ -29,3 +32,35 @@ async def until(ends_s: float | None) -> AsyncGenerator[None]:
         if limit.expired():
             raise TimeIsOverError from error
         raise
+
+
+@asynccontextmanager
+async def until_closed(work: LongWork) -> AsyncGenerator[None]:
+    """End what is done in here when the log is closed, as a cancellation does.
+
+    Args:
+        work: the long work on the log.
+
+    Raises:
+        StoreClosedError: it was closed.
+    """
+    limit = asyncio.timeout(None)
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        with suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(_expire, limit)
+
+    try:
+        async with limit:
+            with work.known(end):
+                yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise StoreClosedError("the log was closed while a run was at work: what had come is recorded") from error
+        raise
+
+
+def _expire(limit: asyncio.Timeout) -> None:
+    with suppress(RuntimeError):  # it is over already
+        limit.reschedule(0)
