@@ -39,16 +39,13 @@ async def delivered(work: Awaitable[T]) -> T:
     """Await work, and return its result, or raise the cancellation that `settled` still has for this task then.
 
     It is for what callers await: a cancellation that is left waiting would come out of what they await next, where
-    nobody has cancelled anything.
+    nobody has cancelled anything. What the work raises goes before it: what could not be recorded, say.
     """
     try:
         result = await work
-    except asyncio.CancelledError:
-        with suppress(asyncio.CancelledError):  # which is raised already
+    except (Exception, asyncio.CancelledError):
+        with suppress(asyncio.CancelledError):
             await asyncio.sleep(0)
-        raise
-    except Exception:
-        await asyncio.sleep(0)
         raise
     await asyncio.sleep(0)
     return result
