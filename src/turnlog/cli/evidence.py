@@ -17,6 +17,7 @@ from turnlog.cli.evidence_page import Shown, page, record_of
 from turnlog.cli.failures import UsageError
 from turnlog.cli.leftovers import remove_leftovers, replace_folder, temporary_folder
 from turnlog.cli.options import Common
+from turnlog.cli.targets import behind_links
 from turnlog.cli.text import one_line
 from turnlog.errors import TurnlogError
 from turnlog.events import REPLY, TOOLS, TURN
@@ -184,13 +185,9 @@ def check_folder(path: Path, common: Common, *, force: bool) -> Path:
     Raises:
         UsageError: something is there, and `force` is false or it is no evidence folder; or it is where the store is.
     """
-    try:
-        real = path.resolve()
-        store = parse_url(common.url)
-        place = None if store is None else store.resolve()
-    except RuntimeError as error:  # as `resolve` says it
-        raise UsageError(f"{str(path)!r}: the symbolic links lead in a circle") from error
-    if place is not None:
+    real, _ = behind_links(path)
+    if (store := parse_url(common.url)) is not None:
+        place, _ = behind_links(store)
         payloads = place.with_name(place.name + PAYLOAD_FOLDER_SUFFIX)
         if real in (place, *place.parents) or payloads in (real, *real.parents):
             raise UsageError(f"the store is in {str(path)!r}, or it in the store: name another folder")

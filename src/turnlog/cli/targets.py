@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Generator, Iterator
@@ -81,13 +82,27 @@ def _find(path: Path, common: Common) -> tuple[Path, os.stat_result | None, bool
     Raises:
         UsageError: the links lead nowhere.
     """
+    real, found = behind_links(path)
+    store = parse_url(common.url)
+    return real, found, store is not None and _is_of_store(real, found, behind_links(store)[0])
+
+
+def behind_links(path: Path) -> tuple[Path, os.stat_result | None]:
+    """Return the path behind all symbolic links, and what is there.
+
+    Raises:
+        UsageError: the links lead in a circle.
+    """
     try:
-        real = path.resolve()
-        found = path.stat() if path.exists() else None
-        store = parse_url(common.url)
-        return real, found, store is not None and _is_of_store(real, found, store.resolve())
-    except RuntimeError as error:  # as `resolve` says it
-        raise UsageError(f"{str(path)!r}: the symbolic links lead in a circle") from error
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        found = None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UsageError(f"{str(path)!r}: the symbolic links lead in a circle") from error
+        raise
+    # Not `Path.resolve`: what that does about a circle is another thing in each version of Python.
+    return Path(os.path.realpath(path)), found
 
 
 def _check(path: Path, common: Common, *, force: bool) -> Path | None:
