@@ -17,9 +17,10 @@ from turnlog.digest import leaf_hash, sri
 from turnlog.errors import CorruptionError, ProofError, TurnlogError
 from turnlog.events import CALL, Event, Private, decode
 from turnlog.events.flaws import general_flaw
-from turnlog.events.form import DEPTH_MAX, PLAIN, is_deeper
+from turnlog.events.form import DEPTH_MAX, PLAIN
 from turnlog.events.sealing import SECRET_BYTES, open_private
 from turnlog.model import BytesRef
+from turnlog.model.depth import is_deeper
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import byte_pieces, joined
 

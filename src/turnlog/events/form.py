@@ -13,7 +13,6 @@ the sealed one. See `turnlog.events.sealing`.
 
 # Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
-import re
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -38,6 +37,7 @@ from turnlog.events.sealing import (
     secret_hash,
 )
 from turnlog.events.topics import GENESIS, PARENT, SHAPES
+from turnlog.model.depth import is_deeper
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.shown import shown
 
@@ -269,26 +269,6 @@ def meta_text(meta: Mapping[str, Any]) -> Raw:
     if is_deeper(text, DEPTH_MAX - 1):
         raise MetaError(f"meta: nested deeper than {DEPTH_MAX - 1} levels", field="meta")
     return Raw(text)
-
-
-_BRACKETS = re.compile(rb'[\[{]+|[\]}]+|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
-"""Brackets, and strings, in which brackets are none. A string without an end goes to the end of the text."""
-
-
-def is_deeper(text: bytes, levels: int) -> bool:
-    """Tell whether a JSON text has more than so many arrays and objects in each other. It takes no stack to tell."""
-    if text.count(b"[") + text.count(b"{") <= levels:
-        return False
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        run = found[0]
-        if run[0] in b"[{":
-            depth += len(run)
-            if depth > levels:
-                return True
-        elif run[0] in b"]}":
-            depth -= len(run)
-    return False
 
 
 def build(  # noqa: PLR0913 - one argument for each part of it

@@ -9,12 +9,9 @@ from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.events import TURN, Recorded, metadata
-from turnlog.events.form import is_deeper
 from turnlog.events.times import time_of
+from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
 from turnlog.model.json_text import minify
-
-_DEPTH_MAX = 500
-"""How deep content is nested at most that is given as JSON: common parsers take about twice that."""
 
 
 def event_record(recorded: Recorded) -> dict[str, Any]:
@@ -56,7 +53,7 @@ def content_record(recorded: Recorded, payload: bytes) -> object:
             "size": len(payload),
         }
     with suppress(ContentError):
-        if not is_deeper(payload, _DEPTH_MAX):
+        if not is_deeper(payload, JSON_DEPTH_MAX):
             return Raw(minify(payload, field="payload"))
     # No JSON, or none that all who read it can.
     return {"type": "bytes", "size": len(payload)}

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
 from msgspec import Raw
 
 from turnlog import TurnLog
@@ -13,9 +12,8 @@ from turnlog.audit.proof_events import ProvedEvent
 from turnlog.audit.proofs import Proof, write_proof
 from turnlog.errors import CorruptionError, MetaError, ProofError
 from turnlog.events import build, decode
-from turnlog.events.form import DEPTH_MAX, is_deeper
+from turnlog.events.form import DEPTH_MAX
 from turnlog.testing.harness import append
-from turnlog.testing.strategies import json_values
 
 ID = "03ha70yxemrlbjfxddaepmcjt"
 
@@ -25,28 +23,6 @@ def _nested(levels: int) -> dict[str, Any]:
     for number in range(levels - 1):
         value = [value] if number % 2 else {"a": value}
     return {"a": value}
-
-
-def _depth(value: Any) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
-
-
-@given(json_values())
-def test_depth_is_that_of_the_value(value: Any) -> None:
-    """Whatever brackets and quotes stand in its texts."""
-    text = msgspec.json.encode([value, '[{"\\'])
-    depth = _depth([value])
-    assert not is_deeper(text, depth)
-    assert is_deeper(text, depth - 1)
-
-
-@pytest.mark.parametrize(
-    "text", [b'["' + b'\\"' * 200_000, b'["[[[[', b'["[[[[\\', b"]" * 9 + b"[" * 2, b"[]" * 100_000]
-)
-def test_what_is_no_json_is_counted_too(text: bytes) -> None:
-    """In one pass: a text that has no end goes to the end."""
-    assert not is_deeper(text, 2)
 
 
 @pytest.mark.parametrize("part", ["public", "private"])
