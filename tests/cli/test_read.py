@@ -10,6 +10,8 @@ from tests.cli.command import STAMP, Command, as_json, clocked_log, turn_id, wri
 from tests.rewriting import erase, rewrite
 
 from turnlog import Thinking, ToolResult, ToolUse, TurnLog
+from turnlog.model import TurnMeta
+from turnlog.record.drafts import TurnDraft
 
 A, B, C, D, E = map(turn_id, "abcde")
 
@@ -385,3 +387,17 @@ def test_the_beginning_of_an_id_that_a_terminal_shows_can_be_typed(turnlog: Comm
     assert turnlog.refused("context", ids[0][:4]) == (
         f"{ids[0][:4]!r} is the beginning of several turn ids ({', '.join(sorted(ids))}): give more of it"
     )
+
+
+def test_thread_with_a_turn_that_is_nested_too_deeply_for_new_ones_is_shown(turnlog: Command) -> None:
+    """It was recorded when there was no bound, and nothing is wrong with it."""
+    deep = b'[{"type":"tool_use","id":"c","name":"f","input":{"a":%b}}]' % (b"[" * 3000 + b"]" * 3000)
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("first", bookmark="main")
+        log.add_group([TurnDraft(payload=deep, meta=TurnMeta(role="assistant"), continues=("main",))])
+        log.add_turn("last", continues="main")
+    for command in ("log", "ancestry", "context"):
+        said = turnlog.ok(command, "main").text
+        assert [word in said for word in ("first", "→ f", "last")] == [True] * 3, command
+    assert "[" * 3000 in turnlog.ok("show", "main~1").text
+    assert "clean" in turnlog.ok("verify").text

@@ -332,7 +332,7 @@ HEADERS = [
     ("content that is no JSON", rewritten("lonely", payload=b"text"), "its content is malformed"),
     ("content that is no blocks", rewritten("lonely", payload=b'[{"type":"video"}]'), "its content is malformed"),
     ("content in another spelling", rewritten("lonely", payload=lambda p: p.replace(b",", b", ")), "not in the form"),
-    ("content nested too deeply", rewritten("lonely", payload=b"[" * 100_000), "its content is malformed"),
+    ("content without an end", rewritten("lonely", payload=b"[" * 100_000), "its content is malformed"),
     (
         "content that is no UTF-8",
         rewritten("lonely", payload=b'[{"type":"text","text":"\xff"}]'),

@@ -30,7 +30,7 @@ CLAIMS = (
     "size of a request of 12 GB",
     "a terabyte of the base",
     "million tools",
-    "content nested too deeply",
+    "content without an end",
     "header nested too deeply",
     "event moved to the very end",
 )

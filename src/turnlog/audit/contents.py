@@ -18,8 +18,8 @@ from turnlog.audit.rows import Row
 from turnlog.digest import sri
 from turnlog.errors import ContentError, CorruptionError
 from turnlog.events import CALL, REPLY, SUMMARY, TOOL_END, TOOLS, TURN, Recorded, meta_of, turn_meta
-from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_content, parse_tools
-from turnlog.model.blocks import EXTRA
+from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_tools
+from turnlog.model.blocks import EXTRA, is_in_form
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.tools import TOOLS_MAX
 from turnlog.record.calls import reply_payload
@@ -113,7 +113,7 @@ class Contents:
 
     def _content(self, payload: bytes) -> None:
         try:
-            if parse_content(payload) != payload:
+            if not is_in_form(payload):
                 self._findings.add("its content is not in the form of the log")
         except ContentError as error:
             self._findings.add(f"its content is malformed: {error}")

@@ -27,6 +27,7 @@ from turnlog.model import (
     decode_content,
 )
 from turnlog.model.blocks import marked_texts
+from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.model.long_strings import LongStrings
 from turnlog.projections.turns import children
 from turnlog.record import find_turn, foreseen_key, placed, turn_draft
@@ -184,6 +185,7 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
+            ContentError: the content is malformed.
             MetaError: it is no call of an assistant turn.
             ToolCallTakenError: it was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
@@ -196,7 +198,7 @@ class ToolCalls:
     def _placed(
         self, end: ToolEndMeta, content: Sequence[Block], api_key: str | None
     ) -> tuple[ToolEndMeta, NewPayload]:
-        said = content_bytes(list(content))
+        said = content_bytes(list(content), depth_max=JSON_DEPTH_MAX)
         said, findings = self._redaction.with_key(api_key, (said,)).line(said, TOOL_END)
         if findings:
             counts = dict(sorted(Counter(kind for _, kind in findings).items()))

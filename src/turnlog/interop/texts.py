@@ -15,6 +15,7 @@ import msgspec
 
 from turnlog.errors import FormatError, os_reason
 from turnlog.interop.marked import Marks
+from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.model.long_strings import check_utf8
 from turnlog.record.files import open_regular
 
@@ -28,8 +29,8 @@ BOM = b"\xef\xbb\xbf"
 """The byte order mark that may begin a text."""
 
 _TYPE_CHARACTERS_MAX = 60
-_DEPTH_MAX = 500
-"""JSON that is nested deeper is taken for damage: what reads it later may have less room than this."""
+_DEPTH_MAX = JSON_DEPTH_MAX - 4
+"""JSON that is nested deeper is taken for damage: so much may be around a part of it in content."""
 
 # Escapes are read from left to right, so that the second half of a pair, or what follows an escaped backslash, is never
 # taken for an escape of its own.

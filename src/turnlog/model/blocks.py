@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
+from turnlog.model.depth import in_layers, is_deeper
 from turnlog.model.json_text import content_error, fields_once, marked_json, minify, no_utf8
 from turnlog.model.long_strings import (
     PIECE,
@@ -161,16 +162,24 @@ _encoder = msgspec.json.Encoder()
 _SHOWN_MAX = 200
 """So many characters of what stands for a type are shown."""
 
+_LAYER_LEVELS = 32
+"""So deep is read at once what is nested too deeply to be read as a whole; the keys of blocks are above that."""
+
 _TEXT_END_BYTES = len(b'"}]')
 
 
-def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
+def parse_content(text: str | bytes, *, field: str = "content", depth_max: int | None = None) -> bytes:
     """Return JSON text of content blocks as payload bytes: checked, without whitespace outside strings.
 
     One block alone, or a bare string, is taken as a list of one.
 
+    Args:
+        text: the text.
+        field: what messages call it.
+        depth_max: so many arrays and objects may stand in each other, inclusive; None for as many as can be read.
+
     Raises:
-        ContentError: not JSON, not UTF-8, or not content blocks; the message names the field.
+        ContentError: not JSON, not UTF-8, not content blocks, or nested too deeply; the message names the field.
     """
     payload, long = marked_json(text, field=field)
     del text
@@ -178,19 +187,46 @@ def parse_content(text: str | bytes, *, field: str = "content") -> bytes:
         payload = b'[{"type":"text","text":' + payload + b"}]"
     elif payload[:1] == b"{":
         payload = b"[" + payload + b"]"
-    _check_marked(payload, long, field)
-    for index, raw in enumerate(_raws.decode(payload)):
-        _check_keys(raw, f"{field}[{index}]")
+    with _told_too_deep(field):
+        _check_marked(payload, long, field, depth_max)
+        for index, raw in enumerate(_raws.decode(payload)):
+            _check_keys(raw, f"{field}[{index}]")
     return long.into_json(payload)
 
 
-def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> bytes:
+def is_in_form(payload: bytes) -> bool:
+    """Tell whether payload bytes are content blocks as `parse_content` returns them, however deep they are nested.
+
+    Raises:
+        ContentError: they are no content blocks.
+    """
+    try:
+        return parse_content(payload) == payload
+    except ContentError:
+        if not is_deeper(payload, _LAYER_LEVELS):
+            raise
+    is_sound = True
+
+    def checked(layer: bytes, _: memoryview) -> bytes:
+        nonlocal is_sound
+        is_sound &= minify(layer, field="content") == layer
+        return b"0"
+
+    outermost = in_layers(payload, _LAYER_LEVELS, checked)
+    return parse_content(outermost) == outermost and is_sound
+
+
+def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]], *, depth_max: int | None = None) -> bytes:
     """Return content as payload bytes: a string is one text block, in a list each string is one.
 
     Mappings are blocks as JSON would have them; their key order is kept.
 
+    Args:
+        content: the content.
+        depth_max: so many arrays and objects may stand in each other, inclusive; None for as many as can be read.
+
     Raises:
-        ContentError: a block is malformed; the message names the field.
+        ContentError: a block is malformed, or nested too deeply; the message names the field.
     """
     if isinstance(content, str):
         return _text_payload(content)
@@ -198,16 +234,15 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]]) -> b
     if not isinstance(items, Sequence) or isinstance(items, bytes | bytearray):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ContentError(f"content: expected text or a list of blocks, got {type(content).__name__}")
     long = LongStrings()
-    try:
+    with _told_too_deep("content"):
         if has_long_string(items):
             items = long.out_of(items)
-    except RecursionError as error:
-        raise _too_deep("content") from error
     parts = [_block_bytes(item, f"content[{index}]") for index, item in enumerate(items)]
     payload = b"[" + b",".join(parts) + b"]"
     if not all(isinstance(item, str) for item in items):
         payload = minify(payload, field="content")
-        _check_marked(payload, long, "content")
+        with _told_too_deep("content"):
+            _check_marked(payload, long, "content", depth_max)
     return _with_long(long, payload, "content") if long else payload
 
 
@@ -249,27 +284,31 @@ def _text_record(text: str) -> dict[str, str]:
 
 def _block_bytes(item: object, field: str) -> bytes:
     try:
-        match item:
-            case str():
-                return _encoder.encode(_text_record(item))
-            case _Block():
-                # Only the first try costs anything where all values are plain, as they nearly always are.
-                try:
-                    return _flat(item)
-                except (TypeError, OverflowError, ValueError):
-                    return _flat(plain_json(item, field, ContentError))
-            case Mapping():
-                return _encoder.encode(plain_json(item, field, ContentError))
-            case _:
-                raise ContentError(f"{field}: expected text or a block, got {type(item).__name__}", field=field)
+        with _told_too_deep(field):
+            match item:
+                case str():
+                    return _encoder.encode(_text_record(item))
+                case _Block():
+                    # Only the first try costs anything where all values are plain, as they nearly always are.
+                    try:
+                        return _flat(item)
+                    except (TypeError, OverflowError, ValueError):
+                        return _flat(plain_json(item, field, ContentError))
+                case Mapping():
+                    return _encoder.encode(plain_json(item, field, ContentError))
+                case _:
+                    raise ContentError(f"{field}: expected text or a block, got {type(item).__name__}", field=field)
     except UnicodeEncodeError as error:
         raise no_utf8(error, field) from error
+
+
+@contextmanager
+def _told_too_deep(field: str) -> Generator[None]:
+    """Raise a `RecursionError` as a `ContentError`."""
+    try:
+        yield
     except RecursionError as error:
-        raise _too_deep(field) from error
-
-
-def _too_deep(field: str) -> ContentError:
-    return ContentError(f"{field}: nested too deeply", field=field)
+        raise ContentError(f"{field}: nested too deeply", field=field) from error
 
 
 def _flat(block: _Block) -> bytes:
@@ -285,23 +324,44 @@ def _flat(block: _Block) -> bytes:
     return _encoder.encode(record | block.extra)
 
 
-def _check_marked(payload: bytes, long: LongStrings, field: str) -> None:
+def _check_marked(payload: bytes, long: LongStrings, field: str, depth_max: int | None) -> None:
     try:
-        _check(payload, field)
+        _check(payload, field, depth_max)
     except ContentError:
         if long:
-            _check(long.into_json(payload), field)  # to say what it is without marks
+            _check(long.into_json(payload), field, depth_max)  # to say what it is without marks
         raise
 
 
-def _check(payload: bytes, field: str) -> None:
+def _check(payload: bytes, field: str, depth_max: int | None) -> None:
     decode = _decode_with_extra if _may_have_reserved_key(payload) else _decoded
     for index, block in enumerate(decode(payload, field)):
+        # A block stands in the list, and what is in it in the block.
+        if depth_max is not None and (deep := deep_field(block, depth_max - 2)) is not None:
+            place = f"{field}[{index}].{deep}"
+            raise ContentError(f"{place}: content is nested {depth_max} levels deep at most", field=place)
         if isinstance(block, ToolUse) and bytes(block.input)[:1] != b"{":
             raise ContentError(f"{field}[{index}].input: expected an object", field=f"{field}[{index}].input")
     if b":null" in payload:
         for index, record in enumerate(_raw_blocks.decode(payload)):
             _refuse_nulls(record, f"{field}[{index}]")
+
+
+def deep_field(block: Block, levels: int) -> str | None:
+    """Return which field of a block is nested deeper than so many levels, None where none is."""
+    raws = block.extra
+    match block:
+        case ToolUse():
+            raws = {"input": block.input, **raws}
+        case Native():
+            raws = {"block": block.block, **raws}
+        case ToolResult() if isinstance(block.content, list):
+            for index, inner in enumerate(block.content):
+                if (deep := deep_field(inner, levels - 2)) is not None:
+                    return f"content[{index}].{deep}"
+        case _:
+            pass
+    return next((name for name, raw in raws.items() if is_deeper(bytes(raw), levels)), None) if raws else None
 
 
 def _refuse_nulls(record: Mapping[str, Raw], field: str) -> None:
@@ -342,10 +402,15 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
     Raises:
         ContentError: the payload is not content blocks.
     """
-    if len(payload) <= PIECE:
-        return _decoded(payload, field)
     long = LongStrings()
-    blocks = _decoded(long.out_of_json(payload), field)
+    try:
+        blocks = _decoded(payload if len(payload) <= PIECE else long.out_of_json(payload), field)
+    except RecursionError:
+        # How deep that is depends on the stack of the caller, and not on what is there alone.
+        long = LongStrings()
+        shallow = in_layers(payload, _LAYER_LEVELS, lambda _, whole: long.json_kept(whole))
+        with _told_too_deep(field):
+            blocks = _decoded(long.out_of_json(shallow), field)
     with malformed_texts(field):
         return long.into(blocks) if long else blocks
 
@@ -355,8 +420,6 @@ def _decoded(text: bytes, field: str) -> list[Block]:
         blocks = _content.decode(text)
     except msgspec.DecodeError:
         return _decode_with_extra(text, field)
-    except RecursionError as error:
-        raise _too_deep(field) from error
     for block in blocks:
         if type(block) is ToolResult and block.is_error is None and b'"is_error":null' in text:
             return _decode_with_extra(text, field)
@@ -496,8 +559,6 @@ def _decode_with_extra(payload: bytes, field: str) -> list[Block]:
         return [_split(record, f"{field}[{index}]", BLOCK_TYPES) for index, record in enumerate(records)]
     except msgspec.DecodeError as error:
         raise content_error(error, field) from error
-    except RecursionError as error:
-        raise _too_deep(field) from error
 
 
 def _may_have_reserved_key(payload: bytes) -> bool:

@@ -46,7 +46,7 @@ _T = TypeVar("_T", bound=bytes | bytearray)
 
 
 class _AsSpelled(NamedTuple):
-    """A string of JSON that goes into other JSON as it is spelled."""
+    """A string of JSON, or JSON of another kind, that goes into other JSON as it is spelled."""
 
     json: memoryview
 
@@ -182,6 +182,10 @@ class LongStrings:
     def taken_over(self, other: LongStrings, mark: str) -> str:
         """Return a mark for the long string of a mark of others."""
         return self._kept(other._found[other._number(mark)])
+
+    def json_kept(self, text: memoryview) -> bytes:
+        """Return a mark, as JSON, for JSON of any kind: it is written as it is spelled."""
+        return b'"%b"' % self._kept(_AsSpelled(text)).encode()
 
     def json_taken_over(self, other: LongStrings, text: bytes) -> bytes:
         """Return JSON in which marks of others stand with own ones: it is written as it is spelled."""

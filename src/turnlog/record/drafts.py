@@ -12,6 +12,7 @@ from msgspec import Struct
 from turnlog.errors import ContentError, DocumentError, os_reason
 from turnlog.ids import parse_id
 from turnlog.model import Block, Origin, ReplyFacts, ReplyFactsGiven, Response, TurnMeta, content_bytes, parse_content
+from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.record.fields import (
     ReplyFields,
     check_bookmark,
@@ -214,7 +215,7 @@ def _payload(content: str | bytes | Sequence[str | Block | Mapping[str, Any]], *
     if not json:
         if isinstance(content, bytes):
             raise ContentError("content: expected text or blocks, got bytes (bytes are read as JSON with json=True)")
-        return content_bytes(content)
+        return content_bytes(content, depth_max=JSON_DEPTH_MAX)
     if not isinstance(content, str | bytes):
         raise ContentError(f"content: with json=True expected JSON text, got {type(content).__name__}")
-    return parse_content(content)
+    return parse_content(content, depth_max=JSON_DEPTH_MAX)

@@ -796,7 +796,7 @@ def test_progress_ends_at_the_last_line(tmp_path: Path, log: TurnLog) -> None:
         (b'{"a":NaN}', "not JSON: invalid character (byte 5); the line was left out"),
         (b'{"a":"\xff"}', "not UTF-8 (invalid start byte at byte 6); the line was left out"),
         (b"\x00\x00\x00", "not JSON: invalid character (byte 0); the line was left out"),
-        (b'{"a":' + b"[" * 600 + b"]" * 600 + b"}", "nested deeper than 500 levels; the line was left out"),
+        (b'{"a":' + b"[" * 600 + b"]" * 600 + b"}", "nested deeper than 496 levels; the line was left out"),
     ],
     ids=["cut", "list", "python", "nan", "latin", "nul", "deep"],
 )

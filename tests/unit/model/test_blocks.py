@@ -23,6 +23,7 @@ from turnlog.model import (
     document_content,
     parse_content,
 )
+from turnlog.model.blocks import is_in_form
 
 EACH_KIND: list[tuple[Block, bytes]] = [
     (Text(text="a"), b'{"type":"text","text":"a"}'),
@@ -163,11 +164,51 @@ class TestContentBytes:
 
 
 @pytest.mark.parametrize("more", [b"", b',"more":1'])
-def test_content_that_is_nested_too_deeply_to_be_read_is_an_error(more: bytes) -> None:
-    """How deep that is depends on how deep the stack is already: what was recorded may be too deep for a reader."""
-    deep = b'[{"type":"tool_use","name":"f","id":"1"%b,"input":{"a":%b}}]' % (more, b"[" * 2000 + b"]" * 2000)
-    with pytest.raises(ContentError, match=r"^content: nested too deeply$"):
-        decode_content(deep)
+def test_content_is_read_however_deep_it_is_nested(more: bytes) -> None:
+    """What the codec reads depends on how deep the stack is already: what was recorded may be too deep for a reader."""
+    given = b'{"a":%b,"b":["%b"]}' % (b'[{"[":' * 2000 + b'"]"' + b"}]" * 2000, b"x" * 300_000)
+    deep = b'[{"type":"tool_use","name":"f","id":"1"%b,"input":%b},{"type":"text","text":"end"}]' % (more, given)
+    called, text = decode_content(deep)
+    assert isinstance(called, ToolUse)
+    assert bytes(called.input) == given
+    assert text == Text(text="end")
+    assert is_in_form(deep)
+    assert not is_in_form(deep.replace(b'{"[":[', b'{"[": [', 1000))
+
+
+def test_deep_content_that_is_malformed_is_an_error() -> None:
+    """Also where it is malformed below what is read at once, or has no end."""
+    deep = b'[{"type":"tool_use","name":"f","input":{"a":%b}}]' % (b"[" * 2000 + b"]" * 2000)
+    for damaged in (deep.replace(b"[]", b"[}"), deep.replace(b"[]", b"[1 2]"), deep[:-100], deep.replace(b"use", b"")):
+        with pytest.raises(ContentError):
+            is_in_form(damaged)
+    with pytest.raises(ContentError):
+        decode_content(deep[:-100])
+
+
+def _of_depth(levels: int) -> list[bytes]:
+    raw = b"[" * levels + b"]" * levels
+    return [
+        b'{"type":"tool_use","name":"f","input":{"a":%b}}' % raw[1:-1],
+        b'{"type":"native","provider":"p","block":%b}' % raw,
+        b'{"type":"text","text":"[[[[","cites":%b}' % raw,
+        b'{"type":"tool_result","cites":%b}' % raw,
+        b'{"type":"tool_result","content":[{"type":"text","text":"a"},{"type":"native","provider":"p","block":%b}]}'
+        % raw[2:-2],
+    ]
+
+
+def test_a_bound_for_the_depth_of_content_is_kept_to_the_level() -> None:
+    """The list of blocks is the first level. Brackets in texts are none."""
+    places = ("input", "block", "cites", "cites", r"content\[1\].block")
+    for block, deeper, place in zip(_of_depth(298), _of_depth(299), places, strict=True):
+        assert parse_content(block, depth_max=300) == content_bytes([msgspec.json.decode(block)], depth_max=300)
+        said = rf"^content\[0\]\.{place}: content is nested 300 levels deep at most$"
+        with pytest.raises(ContentError, match=said):
+            parse_content(deeper, depth_max=300)
+        with pytest.raises(ContentError, match=said):
+            content_bytes([msgspec.json.decode(deeper)], depth_max=300)
+        assert parse_content(deeper)
 
 
 class TestParseContent:

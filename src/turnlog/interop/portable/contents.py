@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from turnlog.events import BOOKMARK, REGISTERS, REPLY, SHAPES, TOOLS, TURN, Event, meta_of, turn_meta
-from turnlog.model import BookmarkMeta, ReplyMeta, ToolsMeta, parse_content, parse_tools
+from turnlog.model import BookmarkMeta, ReplyMeta, ToolsMeta, parse_tools
+from turnlog.model.blocks import is_in_form
 from turnlog.model.tools import check_tools
 from turnlog.record.calls import reply_events, reply_payload
 from turnlog.record.fields import check_bookmark_name
@@ -46,7 +47,7 @@ def _turn_flaw(event: Event, payload: bytes) -> str | None:
     if meta.type == "document":
         if meta.file_size not in (None, event.size):
             return f"its file_size is {meta.file_size}, and it has {event.size} bytes"
-    elif parse_content(payload) != payload:
+    elif not is_in_form(payload):
         return "its content is not in the form of the log"
     return None
 
