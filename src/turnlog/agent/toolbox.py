@@ -12,13 +12,16 @@ from msgspec.structs import force_setattr, replace
 
 from turnlog.agent.half_pairs import is_unicode, unicode_of
 from turnlog.model import Document, Native, Text, Tool, ToolResult
+from turnlog.model.blocks import deep_field
+from turnlog.model.depth import JSON_DEPTH_MAX
 
 
 class ToolOutcome(Struct, frozen=True, kw_only=True):
     """What a call of a tool came to.
 
     Attributes:
-        content: content blocks. U+FFFD stands in their texts for half of a surrogate pair, which no log can hold.
+        content: content blocks. U+FFFD stands in their texts for half of a surrogate pair, which no log can hold, and a
+            text for a block that is nested too deeply for one.
         is_error: whether they tell of an error.
         may_have_had_effects: of an error, whether the tool may have done all, some or nothing of what it was to do: it
             was given up. It is not tried again, and recorded as such.
@@ -36,6 +39,14 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
                 for block in self.content
             )
             force_setattr(self, "content", content)
+        if any(map(_is_too_deep, self.content)):
+            content = tuple(
+                Text(text=f"What the tool returned is nested deeper than {JSON_DEPTH_MAX} levels, and was left out.")
+                if _is_too_deep(block)
+                else block
+                for block in self.content
+            )
+            force_setattr(self, "content", content)
 
     @classmethod
     def of(cls, result: ToolResult) -> ToolOutcome:
@@ -48,6 +59,11 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     def error(cls, message: str, *, may_have_had_effects: bool = False) -> ToolOutcome:
         """Return the outcome of a call that failed."""
         return cls(content=(Text(text=message),), is_error=True, may_have_had_effects=may_have_had_effects)
+
+
+def _is_too_deep(block: Text | Document | Native) -> bool:
+    """Tell whether a block of a result is nested too deeply for the content of a turn, in which it stands."""
+    return deep_field(block, JSON_DEPTH_MAX - 4) is not None
 
 
 class Toolbox(ABC):

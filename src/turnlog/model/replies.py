@@ -10,14 +10,15 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.blocks import Block, Native, ToolUse, content_bytes
+from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
 from turnlog.model.json_text import minify
 from turnlog.model.meta import Usage
 from turnlog.model.shown import shown
 from turnlog.model.stop_reasons import Spelling, StopReason, spell_stop_reason
 
 MALFORMED = "malformed_arguments"
-"""The extra key of a tool call whose arguments are not a JSON object: their text, as the model wrote it. The call's
-`input` is then an empty object."""
+"""The extra key of a tool call whose arguments are not a JSON object, or are nested too deeply: their text, as the
+model wrote it. The call's `input` is then an empty object."""
 
 ARGUMENTS = "spelled_arguments"
 """The extra key of a tool call with the text of its arguments as the model wrote it, where its `input` is spelled in
@@ -144,7 +145,8 @@ def _block(block: Block) -> Raw:
 def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[str, Raw]]:
     """Return the `input` and the `extra` of a tool call from the text of its arguments.
 
-    No text at all means no arguments. What is not a JSON object is kept in `extra` under `MALFORMED`.
+    No text at all means no arguments. What is not a JSON object, or nested too deeply for content, is kept in `extra`
+    under `MALFORMED`.
 
     Args:
         text: the text, as the model wrote it.
@@ -157,7 +159,7 @@ def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[s
         value = minify(text, field="arguments")
     except ContentError:
         value = b""
-    if value[:1] != b"{":
+    if value[:1] != b"{" or is_deeper(value, JSON_DEPTH_MAX - 2):
         return Raw(b"{}"), {MALFORMED: _as_json(text)}
     return Raw(value), {ARGUMENTS: _as_json(text)} if as_spelled and value.decode() != text else {}
 

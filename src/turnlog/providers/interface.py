@@ -33,7 +33,7 @@ from turnlog.providers.conversation import Conversation
 from turnlog.providers.cut_characters import CutCharacters
 from turnlog.providers.losses import Losses, OnLoss
 from turnlog.providers.output_schema import OutputSchema, lose, output_schema, with_output
-from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.providers.reader import RawEvent, ReplyReader, Sender, recordable
 from turnlog.web_address import parsed, shown
 
 __all__ = [
@@ -397,7 +397,7 @@ class Provider(ABC):
         reader, cut = self.reader(model=model), CutCharacters()
         for event in events:
             reader.add(cut.joined(event))
-        return reader.response()
+        return recordable(reader.response())
 
     @property
     def _at_home(self) -> bool:
@@ -542,7 +542,7 @@ class _Gathered:
                 self._on_delta(delta)
 
     def reply(self, error: ProviderError | None = None) -> Reply:
-        response = self._reader.response()
+        response = recordable(self._reader.response())
         told = response.error
         if error is None and told is not None and self._base_url is not None:
             # What the stream itself says has the provider's name, and not where that is.

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response
+from turnlog.model.blocks import deep_field
+from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.raw_json import is_cut, unreadable
 
@@ -29,6 +32,19 @@ class Sender(Struct, frozen=True, kw_only=True):
     provider: str
     api: str
     model: str | None = None
+
+
+def recordable(response: Response) -> Response:
+    """Return a response that can be recorded: without blocks that are nested too deeply, and failed where it had any.
+
+    What they say is in the raw events alone.
+    """
+    content = tuple(block for block in response.content if deep_field(block, JSON_DEPTH_MAX - 2) is None)
+    if len(content) == len(response.content):
+        return response
+    response = replace(response, content=content)
+    said = f"{response.provider} sent content that is nested deeper than {JSON_DEPTH_MAX} levels: it was left out"
+    return response if response.error is not None else response.failed(CallError(message=said))
 
 
 class ReplyReader(ABC):
