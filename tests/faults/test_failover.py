@@ -18,6 +18,7 @@ from tests.servers.postgres import PostgresServer, _programs, _run, missing
 
 from turnlog import TurnLog
 from turnlog.errors import StoreBusyError, StoreCutError, StoreReadOnlyError, UncertainError
+from turnlog.feeds import CaughtUp
 from turnlog.testing.faults import run_processes
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
@@ -237,6 +238,11 @@ def test_follower_is_told_of_what_an_asynchronous_standby_lacks(own_postgres: Po
         for number in range(3):
             log.add_turn(f"only here {number}", continues="main")
         *_, last = log.events()
+        waiting = [
+            log.events(last.global_position, follow=True, mark=True),
+            log.events(0, follow=True, mark=True, topics=["acme.never"]),
+        ]
+        assert [next(events) for events in waiting] == [CaughtUp(global_position=last.global_position)] * 2
         own_postgres.kill()
         standby.start()
         standby.promote()
@@ -244,6 +250,9 @@ def test_follower_is_told_of_what_an_asynchronous_standby_lacks(own_postgres: Po
             with pytest.raises(StoreCutError):
                 next(iter(log.events(last.global_position, after_id=last.header.id)))
             log.add_turn(f"instead {number}", continues="main")
+        for events in waiting:
+            with pytest.raises(StoreCutError):
+                next(events)
         assert len(log.thread("main")) == 5
         assert log.verify().damage == ()
 

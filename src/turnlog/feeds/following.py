@@ -122,7 +122,13 @@ class Following:
         self._call = ("", False)
         """The call of the last piece of a reply, and whether it is wanted."""
         # Who does not follow looks at history as it is, also at that of a damaged log.
-        self._reader = Reader(parts.store, wanted.after, wanted.selection.topics, is_dense=wanted.follow)
+        self._reader = Reader(
+            parts.store,
+            wanted.after,
+            wanted.selection.topics,
+            after_id=wanted.after_id,
+            is_dense=wanted.follow,
+        )
         self.position = wanted.after
         """All up to this global position was given, or is not wanted."""
         self._inbox: Inbox | None = parts.streams.join(tell) if wanted.deltas else None

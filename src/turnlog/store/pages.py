@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from threading import Lock
 from typing import NamedTuple
@@ -23,15 +23,31 @@ TAIL_EVENTS = 1000
 """How many of the last events are kept in memory for those who follow the log."""
 
 
+class Seen(NamedTuple):
+    """An event that was read or passed over, by which a log is known again. Nothing of its content."""
+
+    position: int
+    event_id: str
+    digest: str | None = None
+    """Its digest, where that is known."""
+
+
+def seen_of(event: Recorded) -> Seen:
+    """Return what an event is known by."""
+    return Seen(event.global_position, event.header.id, event.digest)
+
+
 class Page(NamedTuple):
     """Some events in global order. All up to `position` was looked at."""
 
     events: list[Recorded]
     position: int
+    seen: Seen | None
+    """The event at `position`, wanted or not; None at 0, and where it cannot be read."""
 
 
 def read_page(
-    transaction: ReadTransaction, after: int, *, topics: tuple[str, ...] = (), seen: Recorded | None = None
+    transaction: ReadTransaction, after: int, *, topics: tuple[str, ...] = (), seen: Seen | None = None
 ) -> Page:
     """Return the events above a global position, as many as a page has.
 
@@ -39,7 +55,7 @@ def read_page(
         transaction: a snapshot.
         after: a global position.
         topics: only these; empty for all.
-        seen: an event that was read before, and has to be there still.
+        seen: an event that was passed before, and has to be there still.
 
     Raises:
         StoreCutError: the log ends below `after`, or has another event where `seen` was.
@@ -53,16 +69,25 @@ def read_page(
             position=after,
             end=end,
         )
-    if seen is not None:
-        check_seen(transaction, seen.global_position, seen.header.id, digest=seen.digest)
+    passed = seen and check_seen(transaction, seen.position, seen.event_id, digest=seen.digest)
     if end == after:
-        return Page([], after)
+        return Page([], after, seen_of(passed) if passed else _seen_at(transaction, after))
     events = list(islice(transaction.log(after, topics=topics), PAGE_EVENTS))
-    return Page(events, events[-1].global_position if len(events) == PAGE_EVENTS else end)
+    position = events[-1].global_position if len(events) == PAGE_EVENTS else end
+    is_last = bool(events) and events[-1].global_position == position
+    return Page(events, position, seen_of(events[-1]) if is_last else _seen_at(transaction, position))
 
 
-def check_seen(transaction: ReadTransaction, position: int, event_id: str, *, digest: str | None = None) -> None:
-    """Check that an event is where it was when it was read.
+def _seen_at(transaction: ReadTransaction, position: int) -> Seen | None:
+    # Whoever wants an event that is damaged is told so when it is read for them.
+    with suppress(CorruptionError):
+        event = transaction.at_global(position) if position else None
+        return None if event is None else seen_of(event)
+    return None
+
+
+def check_seen(transaction: ReadTransaction, position: int, event_id: str, *, digest: str | None = None) -> Recorded:
+    """Return an event that is where it was when it was read.
 
     Raises:
         StoreCutError: another one is, or none.
@@ -77,6 +102,7 @@ def check_seen(transaction: ReadTransaction, position: int, event_id: str, *, di
             position=position,
             end=transaction.log_end(),
         )
+    return now
 
 
 def check_dense(events: list[Recorded], after: int) -> None:
@@ -93,8 +119,47 @@ def check_dense(events: list[Recorded], after: int) -> None:
     )
 
 
+class _Kept(NamedTuple):
+    """Events that follow each other, and the one before the first of them."""
+
+    before: int
+    seen: Seen | None
+    events: list[Recorded]
+
+    @property
+    def last(self) -> int:
+        """The global position of the last event."""
+        return self.before + len(self.events)
+
+    def is_behind(self, after: int, seen: Seen | None) -> bool:
+        """Tell whether an event is the one that stands here at a global position."""
+        here = self.seen if after == self.before else seen_of(self.events[after - self.before - 1])
+        return after == 0 or here == seen
+
+    def page(self, after: int, seen: Seen | None) -> Page | None:
+        """Return what is here above a global position, where that is behind the event that was seen there."""
+        if not self.before <= after < self.last or not self.is_behind(after, seen):
+            return None
+        return Page(self.events[after - self.before :], self.last, seen_of(self.events[-1]))
+
+    def more(self, events: list[Recorded]) -> _Kept:
+        """Return the last of these events and of those that follow them."""
+        every = [*self.events, *events]
+        dropped = len(every) - TAIL_EVENTS
+        if dropped <= 0:
+            return _Kept(self.before, self.seen, every)
+        return _Kept(self.before + dropped, seen_of(every[dropped - 1]), every[dropped:])
+
+
+_NOTHING = _Kept(0, None, [])
+
+
 class Tail:
     """The last events of a log: read once for all who follow it, and not once for each. Safe to use from many threads.
+
+    Who follows says which event it has passed last. What is kept is given only behind that one, and nothing is read
+    where it is not there any more: the log may have been rolled back or written anew, or a server has taken over that
+    lacks its last events.
 
     What was erased is not kept longer than until its erasure is read.
     """
@@ -103,54 +168,54 @@ class Tail:
         """Take what opens a snapshot."""
         self._read = read
         self._lock = Lock()
-        self._events: list[Recorded] = []
+        self._kept = _NOTHING
 
-    def page(self, after: int) -> Page | None:
+    def page(self, after: int, seen: Seen | None) -> Page | None:
         """Return the events above a global position, or None where that lies before what is kept.
+
+        Args:
+            after: a global position.
+            seen: the event there; None at 0, and where it is not known.
 
         Raises:
             StoreCutError: as `read_page` does.
             CorruptionError: a stored event is damaged, or one is missing.
         """
         with self._lock:
-            found = self._kept(after)
-            if found:
-                return Page(found, found[-1].global_position)
-            if self._events and after < self._events[0].global_position - 1:
+            kept = self._kept
+            if page := kept.page(after, seen):
+                return page
+            if kept.before <= after < kept.last:
+                return None  # it has passed another event than is kept here
+            if kept.events and after < kept.before:
                 return None
-            return self._read_on(after)
+            return self._read_on(after, seen)
 
-    def kept(self, after: int) -> Page | None:
+    def kept(self, after: int, seen: Seen | None) -> Page | None:
         """Return what is in memory of the events above a global position; None where that is nothing. Never waits."""
         taken: list[bool] = []
         try:
-            found = self._kept(after) if take(self._lock, 0, taken) else None
+            return self._kept.page(after, seen) if take(self._lock, 0, taken) else None
         finally:
             if taken and taken[0]:
                 self._lock.release()
-        return Page(found, found[-1].global_position) if found else None
 
     def forget(self) -> None:
         """Keep nothing any more."""
         with self._lock:
-            self._events = []
+            self._kept = _NOTHING
 
-    def _kept(self, after: int) -> list[Recorded] | None:
-        """Return the events above a position, where all of them up to the last one that is kept are here."""
-        events = self._events
-        if not events or not events[0].global_position - 1 <= after <= events[-1].global_position:
-            return None
-        return events[after + 1 - events[0].global_position :]
-
-    def _read_on(self, after: int) -> Page:
-        events = self._events if self._events and self._events[-1].global_position == after else []
+    def _read_on(self, after: int, seen: Seen | None) -> Page:
+        kept = self._kept
+        if kept.last != after or not kept.is_behind(after, seen):
+            kept = _Kept(after, seen, [])
         try:
             with self._read() as transaction:
-                page = read_page(transaction, after, seen=events[-1] if events else None)
+                page = read_page(transaction, after, seen=seen)
             check_dense(page.events, after)
         except BaseException:
-            self._events = []
+            self._kept = _NOTHING
             raise
         was_erased = any(event.header.topic == ERASURE for event in page.events)
-        self._events = ([] if was_erased else [*events, *page.events])[-TAIL_EVENTS:]
+        self._kept = _Kept(page.position, page.seen, []) if was_erased else kept.more(page.events)
         return page

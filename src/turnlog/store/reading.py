@@ -10,7 +10,7 @@ from typing import TypeVar
 from turnlog.errors import StoreBusyError, StoreLostError
 from turnlog.events import Recorded
 from turnlog.store.interface import Store
-from turnlog.store.pages import Page, check_dense, read_page
+from turnlog.store.pages import Page, Seen, check_dense, read_page
 
 T = TypeVar("T")
 
@@ -64,13 +64,22 @@ class Reader:
         has_caught_up: whether it has once come to where the log then ended.
     """
 
-    def __init__(self, store: Store, after: int, topics: Sequence[str] = (), *, is_dense: bool = True) -> None:
+    def __init__(
+        self,
+        store: Store,
+        after: int,
+        topics: Sequence[str] = (),
+        *,
+        after_id: str | None = None,
+        is_dense: bool = True,
+    ) -> None:
         """Begin.
 
         Args:
             store: the store.
             after: a global position.
             topics: only events of these; empty for all.
+            after_id: the id of the event at that position, which has to be there.
             is_dense: do not pass over an event that is missing.
         """
         self.position = after
@@ -78,7 +87,8 @@ class Reader:
         self._store = store
         self._topics = tuple(topics)
         self._is_dense = is_dense and not topics
-        self._seen: Recorded | None = None
+        self._seen = None if after_id is None else Seen(after, after_id)
+        """The event at `position`, wanted or not. It has to be there still when this reads on."""
 
     def read(self) -> list[Recorded] | None:
         """Read on, and return what came, of the topics that are wanted; None where there is no more now.
@@ -91,11 +101,11 @@ class Reader:
 
     def read_kept(self) -> list[Recorded] | None:
         """Return what came, if that is in memory; None if it is not. It waits for nothing."""
-        page = self._store.tail.kept(self.position) if self.has_caught_up else None
+        page = self._store.tail.kept(self.position, self._seen) if self.has_caught_up else None
         return None if page is None else self._accept(page)
 
     def _page(self) -> Page:
-        page = self._store.tail.page(self.position) if self.has_caught_up else None
+        page = self._store.tail.page(self.position, self._seen) if self.has_caught_up else None
         if page is None:
             with self._store.read() as transaction:
                 page = read_page(transaction, self.position, topics=self._topics, seen=self._seen)
@@ -104,9 +114,7 @@ class Reader:
         return page
 
     def _accept(self, page: Page) -> list[Recorded] | None:
-        events, position = page
-        if events:
-            self._seen = events[-1]
+        events, position, self._seen = page
         if position == self.position:
             self.has_caught_up = True
             return None

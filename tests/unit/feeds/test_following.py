@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -157,9 +158,9 @@ def test_followers_at_the_end_share_one_read(log: TurnLog, monkeypatch: pytest.M
     until(lambda: len(log.store._waker._here.watches) == 50)
     read_on = log.store.tail._read_on
 
-    def counted(after: int) -> Any:
+    def counted(after: int, seen: Any) -> Any:
         reads.append(after)
-        return read_on(after)
+        return read_on(after, seen)
 
     monkeypatch.setattr(log.store.tail, "_read_on", counted)
     log.add_turn("two")
@@ -328,6 +329,60 @@ def test_follower_is_told_when_history_is_written_anew(tmp_path: Path) -> None:
             next(log.events(events.position, after_id=last, follow=True))
 
 
+def _replace(path: Path, other: Path) -> None:
+    """Put another log in the place of one that is open, in one step."""
+    with closing(sqlite3.connect(other)) as source, closing(sqlite3.connect(path)) as target:
+        source.backup(target)
+
+
+@pytest.mark.parametrize("kind", ["waits at the end", "wants none of it", "has read an erasure"])
+def test_follower_at_the_end_is_told_when_another_history_goes_on(tmp_path: Path, kind: str) -> None:
+    """Also where it has read nothing before its last event, nothing of what it wants, or nothing that is kept."""
+    path, other = tmp_path / "log.db", tmp_path / "other.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        erased = log.add_turn("erased")
+    shutil.copy(path, other)
+    with TurnLog.open(f"sqlite:///{other}") as elsewhere:
+        for number in range(4):
+            elsewhere.add_turn(f"elsewhere {number}")
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        last = log.add_turn("here")
+        topics = ["acme.never"] if kind == "wants none of it" else []
+        after = 0 if kind == "wants none of it" else last.global_position
+        events = log.events(after, follow=True, mark=True, topics=topics)
+        assert next(events) == CaughtUp(global_position=3)
+        if kind == "has read an erasure":
+            log.erase(turn=[erased.id], reason="x")
+            next(events)
+        _replace(path, other)
+        with pytest.raises(StoreCutError, match="and had event"):
+            next(events)
+
+
+def test_followers_of_two_histories_are_not_mixed_up(tmp_path: Path) -> None:
+    """Who has read the other history is given what stands behind that, and not what was kept for others."""
+    path, other = tmp_path / "log.db", tmp_path / "other.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("both")
+    shutil.copy(path, other)
+    with TurnLog.open(f"sqlite:///{other}") as elsewhere:
+        for number in range(3):
+            there = elsewhere.add_turn(f"elsewhere {number}")
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        events = log.events(2, follow=True, mark=True)
+        next(events)
+        for number in range(3):
+            log.add_turn(f"here {number}")
+        assert next(events).global_position == 3
+        _replace(path, other)
+        late = log.events(3, follow=True, mark=True)
+        given = [next(late).header.id for _ in range(2)]
+        assert given[-1] == there.id
+        assert [next(events).global_position for _ in range(2)] == [4, 5]
+        with pytest.raises(StoreCutError):
+            next(events)
+
+
 def test_missing_event_is_not_passed_over(tmp_path: Path) -> None:
     """A follower stops there, and says where."""
     path = tmp_path / "log.db"
@@ -481,7 +536,7 @@ def test_erased_content_is_not_given_from_memory(log: TurnLog) -> None:
     fast.until(lambda: fast.events.position == 3)
     log.erase(turn=turn.id, reason="asked")
     fast.until(lambda: fast.events.position == 4)
-    assert all(event.header.id != turn.id or event.erased for event in log.store.tail._events)
+    assert all(event.header.id != turn.id or event.erased for event in log.store.tail._kept.events)
     slow = log.events(2)
     assert next(slow).erased
     fast.end()
@@ -496,8 +551,8 @@ def test_erasure_by_another_process_empties_what_is_kept(tmp_path: Path) -> None
         follower.until(lambda: follower.events.position == 2)
         turn = log.add_turn("a secret")
         follower.until(lambda: follower.events.position == 3)
-        assert log.store.tail._events[-1].private is not None
+        assert log.store.tail._kept.events[-1].private is not None
         other.erase(turn=turn.id, reason="asked")
         follower.until(lambda: follower.events.position == 4)
-        assert log.store.tail._events == []
+        assert log.store.tail._kept.events == []
         follower.end()
