@@ -11,11 +11,12 @@ from queue import Queue
 
 import psycopg
 import pytest
+from tests.sealed_log import SealsInMemory
 from tests.servers.cutting import Cut, CuttingProxy
 from tests.servers.postgres import PostgresServer
 
 from turnlog import TurnLog
-from turnlog.errors import StoreBusyError
+from turnlog.errors import StoreBusyError, StoreError, UncertainError
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import projection
 from turnlog.feeds.runner import Runner
@@ -89,6 +90,36 @@ def test_append_whose_connection_is_lost_is_recorded_once(
             payloads = Counter(transaction.payload(event) for event in events)
         assert max(payloads.values()) == 1 + (payloads[None] > 1)
         assert log.verify().clean
+
+
+@pytest.mark.parametrize("cut", _CUTS[:2])
+def test_erasure_whose_connection_is_lost_says_what_came_of_it(
+    proxy: CuttingProxy, postgres_url: str, cut: Cut
+) -> None:
+    """Wherever it is cut: what returns is recorded, what raises is not, and an error that is not sure says so."""
+    number, failed = 0, 0
+    seals = SealsInMemory()
+    with TurnLog.open(proxy.url, seals=seals) as log, TurnLog.open(postgres_url, seals=seals) as other:
+        log.seal(subject="somebody")
+        while True:
+            number += 1 if SOAK else 5
+            turn = log.add_turn(f"number {number}", subject="somebody")
+            proxy.arm(cut, number)
+            error: StoreError | None = None
+            try:
+                log.erase(subject="somebody", reason="asked")
+            except StoreError as raised:
+                error, failed = raised, failed + 1
+            assert other.turn(turn.id).erased == (error is None), error
+            is_gone = seals.of_subject("somebody") is None
+            assert (is_gone and error is not None) == isinstance(error, UncertainError)
+            assert not isinstance(error, UncertainError) or "is destroyed, and that is not recorded" in str(error)
+            if not proxy.disarm():
+                break
+            again = other.erase(subject="somebody", reason="again")
+            assert again.still_sealed == 0
+            assert again.key_missing == again.events * (not again.keys)
+    assert failed > 1
 
 
 @pytest.mark.parametrize("cut", _CUTS)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from turnlog.audit.holds import Hold, held
 from turnlog.audit.targets import Scope, Targets, Wanted
-from turnlog.errors import ConflictError, HoldError, MetaError, SealError, TurnlogError
+from turnlog.errors import ConflictError, HoldError, MetaError, SealError, TurnlogError, UncertainError
 from turnlog.events import (
     BOOKMARK,
     CALL,
@@ -35,6 +35,7 @@ from turnlog.events import (
     cite,
 )
 from turnlog.events.meta import turn_meta
+from turnlog.events.sealing import find_key
 from turnlog.events.times import said_at
 from turnlog.model import ErasureMeta
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
@@ -84,8 +85,10 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         files_shared: number of payload files that are kept, because other events have the same payload.
         remains: why traces are still in the files of the store, one line; None if there are none.
         keys: ids of the data keys of the subject that were destroyed, and with them what is sealed in all copies.
-        still_sealed: number of events that were sealed under other keys. Copies that were made before have them still,
-            for whoever has these keys.
+        still_sealed: number of events that were sealed under other keys, which are here. Copies that were made before
+            have them still, for whoever has these keys.
+        key_missing: number of events that were sealed under a key that is not here, as one that was destroyed before.
+            If somebody else has it, copies that were made before have them still.
         dry_run: whether nothing was done.
     """
 
@@ -107,6 +110,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     remains: str | None = None
     keys: tuple[str, ...] = ()
     still_sealed: int = 0
+    key_missing: int = 0
     dry_run: bool = False
 
     @property
@@ -220,6 +224,7 @@ class _Search:
 
     def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
         self._subject = asked.subject
+        self._seals = transaction.seals
         self._targets = Targets(asked.wanted(transaction))
         self._held: list[tuple[Hold, Targets]] = held(transaction)
         self._end = 0
@@ -277,6 +282,10 @@ class _Search:
         """Return what was erased, or would be."""
         targets = self._targets
         found = targets.all if chosen is None else chosen
+        sealed = [
+            event.sealed for event in found if event.sealed is not None and set(keys).isdisjoint(event.sealed.keys)
+        ]
+        is_here = {each.key: _is_here(self._seals, each.key) for each in sealed}
         named = {
             topic: tuple(event.header.id for event in found if event.header.topic == topic)
             for topic in (CALL, REPLY, BOOKMARK, HOLD, SUMMARY, TOOL_CALL, TOOL_END)
@@ -301,9 +310,17 @@ class _Search:
             files_shared=0 if files is None else files.shared,
             remains=None if files is None else files.remains,
             keys=tuple(keys),
-            still_sealed=sum(event.sealed is not None and set(keys).isdisjoint(event.sealed.keys) for event in found),
+            still_sealed=sum(is_here[each.key] for each in sealed),
+            key_missing=sum(not is_here[each.key] for each in sealed),
             dry_run=dry_run,
         )
+
+
+def _is_here(seals: Seals | None, key: str) -> bool:
+    """Tell whether a key is here, or cannot be looked for."""
+    with suppress(SealError):
+        return seals is not None and find_key(seals, key) is not None
+    return True
 
 
 def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sources: Sources) -> ErasureReport:
@@ -339,6 +356,20 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
     except KeyboardInterrupt as stop:
         if erasures and _is_recorded(store, erasures[0]):
             stop.add_note(INTERRUPTED)
+        elif keys:
+            stop.add_note(f"{_destroyed(keys, asked)}: erase it again, to have recorded who asked for it and why")
+        raise
+    except UncertainError as error:
+        said = f"{_destroyed(keys, asked)}, and {error}" if keys else str(error)
+        raise UncertainError(said) from error
+    except TurnlogError as error:
+        if erasures and _is_recorded(store, erasures[0]):
+            error.add_note(INTERRUPTED)
+        elif keys:
+            raise UncertainError(
+                f"{_destroyed(keys, asked)}, and that is not recorded ({error}): erase it again, to have recorded who "
+                "asked for it and why"
+            ) from error
         raise
     moved = [
         MovedBookmark(name=name, before=turn, after=now.get(name))
@@ -346,6 +377,11 @@ def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sou
         if now.get(name) != turn
     ]
     return search.report(chosen, erasures=erasures, keys=keys, files=files, moved=moved)
+
+
+def _destroyed(keys: Sequence[str], asked: Request) -> str:
+    are = "is" if len(keys) == 1 else "are"
+    return f"what was sealed of subject {asked.subject!r} is gone: {', '.join(map(repr, keys))} {are} destroyed"
 
 
 @contextmanager

@@ -227,6 +227,9 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
     if report.still_sealed:
         kept = "under keys that are kept: copies that were made before can still be opened"
         facts.append(("sealed", f"{count(report.still_sealed, 'event')} {kept}"))
+    if report.key_missing:
+        gone = "under a key that is not here: gone from every copy if it was destroyed, and nobody else has it"
+        facts.append(("sealed", f"{count(report.key_missing, 'event')} {gone}"))
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts])

@@ -129,9 +129,16 @@ class Appender:
 
     @contextmanager
     def alone(self) -> Generator[PostgresWrite]:
-        """Be the only one who appends, with a connection of its own; commit on leaving."""
+        """Be the only one who appends, with a connection of its own; commit on leaving.
+
+        Where the connection is lost at the commit, it is found out whether what was appended is there.
+
+        Raises:
+            UncertainError: that cannot be found out in time.
+        """
         wire = self._wires.new(self._on_busy)
         try:
+            [backend] = _backend_of(wire)
             end, epoch = begin_alone(wire)
             transaction = PostgresWrite(
                 wire,
@@ -147,10 +154,39 @@ class Appender:
             )
             transaction.learn_policy()
             yield transaction
-            transaction.commit()
+            try:
+                transaction.commit()
+            except psycopg.Error as error:
+                wire.close()
+                if not is_lost(error) or not self._came_in(transaction, backend, error):
+                    raise
             self._tell(None)
         finally:
             wire.close()
+
+    def _came_in(self, transaction: PostgresWrite, backend: SQLRow, error: psycopg.Error) -> bool:
+        """Tell whether a transaction is recorded whose connection was lost at its commit.
+
+        Raises:
+            UncertainError: that is not known.
+        """
+        if not transaction.is_sent or not transaction.recorded:
+            return False  # what records no event is done again, or not, and nobody is to know of it
+        until = monotonic() + self._busy_timeout_s
+        while True:
+            try:
+                wire = self._wires.new(self._on_busy)
+                try:
+                    return _is_there(wire, transaction.recorded[0].header.id, backend)
+                finally:
+                    wire.close()
+            except psycopg.Error as again:
+                if not is_lost(again) or _is_late(until):
+                    raise UncertainError(
+                        f"the connection to store {self._place_name!r} was lost at the end of a change "
+                        f"({self._error(error)}): it may be recorded or not, do it again"
+                    ) from error
+                sleep(0.1)
 
     def _commit(self, batch: Sequence[Request[WriteTransaction]]) -> None:
         """Run a batch in one transaction, again and again until it meets nobody."""
@@ -312,7 +348,7 @@ class Appender:
         if self._writer is None or self._writer.is_broken:
             self._drop_writer()
             self._writer = wire = self._wires.new(self._on_busy)
-            [self._backend] = rows_of(wire.exchange([_BACKEND])[0])[0]
+            [self._backend] = _backend_of(wire)
         return self._writer
 
     def _roll_back(self) -> None:
@@ -339,7 +375,7 @@ class Appender:
         is_open = transaction is not None and transaction.is_sent and bool(transaction.recorded)
         while is_open and transaction is not None:
             try:
-                if self._is_there(transaction.recorded[0].header.id, backend):
+                if _is_there(self._writing(), transaction.recorded[0].header.id, backend):
                     self._settle_down(transaction)
                     return []
                 return waiting
@@ -362,22 +398,28 @@ class Appender:
         sleep(0.1)
         return waiting
 
-    def _is_there(self, event_id: str, backend: SQLRow) -> bool:
-        """Tell whether an event whose commit was sent is recorded. Both answers are certain.
 
-        Args:
-            event_id: the id of the event.
-            backend: the server's process that it was sent to. It may still be at it, or not have read it yet.
-        """
-        wire = self._writing()
-        ended, answer = wire.exchange(
-            [Statement(_END_BACKEND, backend)],
-            # What is written makes the commit wait for standbys: then they have all that came before, too.
-            [*BEGIN_ALONE, Statement(_THERE, (event_id,)), _WRITTEN, COMMIT],
-        )
-        rows_of(ended)
-        _, _, found, _, _ = rows_of(answer)
-        return bool(found)
+def _backend_of(wire: Wire) -> list[SQLRow]:
+    """Return the server's process behind a connection, by number and beginning."""
+    return rows_of(wire.exchange([_BACKEND])[0])[0]
+
+
+def _is_there(wire: Wire, event_id: str, backend: SQLRow) -> bool:
+    """Tell whether an event whose commit was sent is recorded. Both answers are certain.
+
+    Args:
+        wire: another connection.
+        event_id: the id of the event.
+        backend: the server's process that it was sent to. It may still be at it, or not have read it yet.
+    """
+    ended, answer = wire.exchange(
+        [Statement(_END_BACKEND, backend)],
+        # What is written makes the commit wait for standbys: then they have all that came before, too.
+        [*BEGIN_ALONE, Statement(_THERE, (event_id,)), _WRITTEN, COMMIT],
+    )
+    rows_of(ended)
+    _, _, found, _, _ = rows_of(answer)
+    return bool(found)
 
 
 def _is_late(until: float) -> bool:

@@ -289,8 +289,12 @@ class PostgresStore(Store):
             self._waker.nudge()
             if shared is None:
                 return ErasedFiles()
-            removed, left = self._remove_condemned()
-            remains = [what for what in (left, self._scrub(), _VERSIONS if removed else None) if what is not None]
+            try:
+                removed, left = self._remove_condemned()
+                remains = [what for what in (left, self._scrub(), _VERSIONS if removed else None) if what is not None]
+            except (psycopg.Error, StoreError) as error:
+                said = str(error).split("\n")[0]
+                removed, remains = 0, [f"what was erased is still in the tables ({said}): `turnlog erase --finish`"]
             return ErasedFiles(removed=removed, shared=shared, remains="; ".join(remains) or None)
 
     def _erase(
