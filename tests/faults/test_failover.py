@@ -4,6 +4,7 @@ Writers and followers have one URL of both servers. Rounds go on from what the l
 """
 
 import os
+import shlex
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from time import sleep
 import psycopg
 import pytest
 import scru128
+from tests.docs.pages import ROOT
 from tests.servers.postgres import PostgresServer, _programs, _run, missing
 
 from turnlog import TurnLog
@@ -257,8 +259,16 @@ def test_follower_is_told_of_what_an_asynchronous_standby_lacks(own_postgres: Po
         assert log.verify().damage == ()
 
 
+def _commands(title: str, old: PostgresServer, new: PostgresServer) -> list[list[str]]:
+    """Return the commands of a part of the page on failing over, as they are for two servers."""
+    page = Path(ROOT, "docs/how-to/fail-over.md").read_text()
+    block = page.partition(f"## {title}\n")[2].partition("```text\n")[2].partition("```")[0]
+    here = block.replace("/srv/postgres", str(old.data)).replace("db2.example.org", f"127.0.0.1 port={new.port}")
+    return [shlex.split(line) for line in here.splitlines()]
+
+
 def test_old_primary_comes_back_as_a_standby() -> None:
-    """`pg_rewind` takes back what it had more than others, and it follows the new one."""
+    """By the commands of the page: `pg_rewind` takes back what it had more, and it follows the new one."""
     if reason := missing():
         pytest.skip(reason)
     with PostgresServer(wal_log_hints="on") as primary:
@@ -277,16 +287,10 @@ def test_old_primary_comes_back_as_a_standby() -> None:
             standby.start()
             standby.promote()
             thread.join()
-            source = f"host=127.0.0.1 port={standby.port} user=postgres"
-            _run(
-                str(_programs() / "pg_rewind"),
-                "--target-pgdata",
-                str(primary.data),
-                "--source-server",
-                f"{source} dbname=postgres",
-            )
-            (primary.data / "postgresql.auto.conf").write_text(f"primary_conninfo = '{source}'\n")
-            _run("touch", str(primary.data / "standby.signal"))
+            stop, rewind, look, _, _ = _commands("The old primary", primary, standby)
+            assert (stop[0], rewind[0]) == ("pg_ctl", "pg_rewind")
+            _run(str(_programs() / "pg_rewind"), *rewind[1:])
+            _run(*look)
             primary.start()
             log.add_turn("more", continues="main")
             events = [(event.global_position, event.header.id) for event in log.events()]
