@@ -4,22 +4,36 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.command import Command
+from tests.servers.postgres import PostgresServer
+
+from turnlog import TurnLog
 
 _PATIENCE_S = 30
 
 
+IMPATIENT = """\
+from turnlog import TurnLog
+from turnlog_command import main
+TurnLog.open.__func__.__kwdefaults__["busy_timeout_s"] = 0.2
+main()
+"""
+"""The command, which waits for a server less long."""
+
+
 @contextmanager
-def tailing(turnlog: Command, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def tailing(
+    turnlog: Command, *arguments: str, program: Sequence[str] = ("-m", "turnlog")
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start `turnlog tail --follow`, and end it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "tail", "--follow", *arguments],
+        [sys.executable, *program, "tail", "--follow", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=turnlog.environment(),
@@ -138,3 +152,21 @@ def test_what_cannot_be_is_one_line(turnlog: Command, arguments: tuple[str, ...]
 def test_there_must_be_a_log(turnlog: Command) -> None:
     """Also in order to wait for one."""
     assert "there is no store" in turnlog.refused("tail", "--follow")
+
+
+def test_server_that_is_away_is_waited_for(turnlog: Command, own_postgres: PostgresServer) -> None:
+    """However long that takes: it is said once, and what comes then is printed."""
+    url = own_postgres.url()
+    with TurnLog.open(url) as log:
+        log.add_turn("one", bookmark="main")
+    with tailing(turnlog, "--store", url, program=("-c", IMPATIENT)) as process:
+        assert [line(process)["global_position"] for _ in range(2)] == [1, 2]
+        own_postgres.kill()
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        assert said.startswith("turnlog: store 'postgresql://")
+        assert said.endswith("it is waited for\n")
+        own_postgres.start()
+        with TurnLog.open(url) as log:
+            log.add_turn("two", continues="main")
+        assert line(process)["global_position"] == 3

@@ -112,6 +112,8 @@ class Following:
         self._parts = parts
         self._wanted = wanted
         self._ready: deque[Recorded] = deque()
+        self._unselected: Sequence[Recorded] = ()
+        """What was read, and not looked at yet whether it is wanted."""
         self._selector: Selector | None = None
         self._begun = False
         self._is_at_end = False
@@ -152,6 +154,8 @@ class Following:
             event = self._ready.popleft()
             self.position = event.global_position if self._ready else self.read_to
             return event
+        if self._unselected:
+            return None
         self.position = self.read_to
         if self._is_at_end and not self._marked:
             self._marked = True
@@ -172,6 +176,8 @@ class Following:
         """
         if not self._begun:
             read_again(self._begin)
+        if self._unselected:
+            return self._select()
         if not self._wanted.follow and self._is_at_end:
             return False
         return self._accept(self._reader.read())
@@ -207,7 +213,13 @@ class Following:
             return False
         if not self._wanted.follow:
             events = [event for event in events if event.global_position <= self._until]
+        self._unselected = events
+        return self._select()
+
+    def _select(self) -> bool:
+        events = self._unselected
         self._ready.extend(events if self._selector is None else self._selected(self._selector, events))
+        self._unselected = ()
         return True
 
     def _selected(self, selector: Selector, events: Sequence[Recorded]) -> list[Recorded]:
@@ -244,7 +256,8 @@ class Events(Generic[T_co]):
     """Events of a log in global order, for one thread: iterate over it.
 
     It holds nothing of the store between two events: a reader may take its time. A context manager, or `stop`, ends it;
-    so does closing the log, with a `StoreClosedError`.
+    so does closing the log, with a `StoreClosedError`. Behind a `StoreLostError` the next event may be asked for again:
+    none is missing then, and none comes twice.
     """
 
     def __init__(self, parts: Parts, wanted: Wanted) -> None:
@@ -276,6 +289,7 @@ class Events(Generic[T_co]):
         Raises:
             StopIteration: there are no more events, or it was stopped.
             StoreCutError: the log was cut or rolled back since it was read.
+            StoreLostError: the server of the log is away, and has not come back in time.
             CorruptionError: a stored event is damaged, or, for who follows, one is missing.
             StoreClosedError: the log was closed.
         """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from turnlog.cli.options import COMMON, Common
+from turnlog.cli.outages import waited_for
 from turnlog.cli.output import Piece, Screen, note, write_json, write_json_lines
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line
@@ -75,7 +77,7 @@ def run(
     """
     with common.open() as log:
         if follow:
-            log.feeds.runner().follow(names)
+            waited_for(partial(log.feeds.runner().follow, names))
         with progress_bar("folding") as progress:
             statuses = log.feeds.run(names, progress=progress)
     return _write(statuses, common)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -11,6 +12,7 @@ from cyclopts import Parameter
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common, topics_of
+from turnlog.cli.outages import at_once, waited_for
 from turnlog.cli.output import watching_reader, write_json
 from turnlog.events import Recorded
 from turnlog.feeds import CaughtUp
@@ -69,11 +71,12 @@ def tail(  # noqa: PLR0913 - one argument for each option
         )
         if follow:
             stack.enter_context(watching_reader(events.stop))
-        for event in events:
+        waiting = waited_for if follow else at_once
+        while (event := waiting(partial(next, events, None))) is not None:
             if isinstance(event, CaughtUp):
                 write_json({"caught_up": event.global_position})
             elif isinstance(event, Recorded):
-                write_json(_record(log, event, content=content))
+                write_json(waiting(partial(_record, log, event, content=content)))
             sys.stdout.flush()
 
 

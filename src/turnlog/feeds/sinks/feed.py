@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
@@ -26,6 +26,7 @@ from turnlog.errors import (
     StoreBusyError,
     StoreClosedError,
     StoreCutError,
+    StoreLostError,
     TurnlogError,
 )
 from turnlog.events.times import time_of
@@ -166,7 +167,8 @@ class Feed:
     ) -> None:
         """Deliver all that the log has, and then what comes, until `stop` is called.
 
-        A destination that does not answer is tried for as long as that takes, unless the feed has a number of attempts.
+        A destination that does not answer is tried for as long as that takes, unless the feed has a number of attempts;
+        so is the server of the log.
 
         Args:
             told: called with how it went each time that the end of the log was reached.
@@ -180,9 +182,11 @@ class Feed:
             self._go_back(running, on_back)
             while not self._stopping.is_asked:
                 self._catch_up(running, None, on_retry, self._attempts)
-                if told is not None:
-                    told(self.status())
-                self._wait(running)
+                # What is lost while this waits is waited for by the next try, which tells of it.
+                with suppress(StoreLostError):
+                    if told is not None:
+                        told(self.status())
+                    self._wait(running)
 
     def take_back(self) -> None:
         """Carry out erasures in the destination, for what was delivered before them. Nothing else is delivered.
