@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import psycopg
 import pytest
 import scru128
 from tests.docs.pages import ROOT
+from tests.servers.cutting import CuttingProxy
 from tests.servers.postgres import PostgresServer, _programs, _run, missing
 
 from turnlog import TurnLog
@@ -194,6 +195,52 @@ def test_append_that_waited_when_the_primary_died_is_made_once(own_postgres: Pos
         assert done == [3]
         assert len(log.thread("main")) == 2
         assert log.verify().damage == ()
+
+
+def test_append_that_learns_late_that_its_server_is_gone_is_made_at_the_new_one(own_postgres: PostgresServer) -> None:
+    """One that vanishes without a word is noticed when the time to wait is over: the new primary is asked then."""
+    standby = own_postgres.standby()
+    own_postgres.create_database("talk")
+    with TurnLog.open(_url(own_postgres, standby, database="talk"), busy_timeout_s=2) as log:
+        log.add_turn("root", bookmark="main")
+        standby.wait_for_replay()
+        began = monotonic()
+        own_postgres.stall()
+        done: list[int] = []
+        thread = threading.Thread(target=lambda: done.append(log.add_turn("late", continues="main").global_position))
+        thread.start()
+        standby.promote()
+        while monotonic() < began + 2.5:
+            sleep(0.1)
+        own_postgres.kill()
+        thread.join()
+        assert done == [3]
+
+
+def test_append_that_waits_for_the_standby_is_not_shown_when_its_connection_is_lost(
+    own_postgres: PostgresServer,
+) -> None:
+    """Its session goes on to wait: were it ended, others would see a turn that is lost with the primary."""
+    standby = own_postgres.standby()
+    own_postgres.create_database("talk")
+    url = own_postgres.url("talk")
+    with CuttingProxy(url) as proxy, TurnLog.open(proxy.url) as log, TurnLog.open(url) as other:
+        log.add_turn("root", bookmark="main")
+        standby.kill()
+        done: list[int] = []
+        thread = threading.Thread(target=lambda: done.append(log.add_turn("waits", continues="main").global_position))
+        thread.start()
+        own_postgres.wait_until_commit_waits()
+        proxy.cut_all()
+        with psycopg.connect(url, autocommit=True) as connection:
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE %s"
+            while connection.execute(waiting, ("LOCK TABLE%",)).fetchone() == (0,) and len(other.thread("main")) == 1:
+                sleep(0.05)
+        assert [turn.global_position for turn in other.thread("main")] == [2]
+        standby.start()
+        thread.join()
+        assert done == [3]
+        assert len(other.thread("main")) == 2
 
 
 def test_uncertain_append_says_so(own_postgres: PostgresServer) -> None:

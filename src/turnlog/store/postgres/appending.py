@@ -54,13 +54,19 @@ OnBusy = Callable[[float], None]
 LOOK_S = 60.0
 """How often who appends looks whether somebody has changed the tables, in seconds, besides when others say so."""
 
+FOUND_S = 10.0
+"""So long, at least, a server is looked for when a connection is found to be lost: that alone takes half a minute."""
+
 TRIES_MAX = 4
 """How often a plan meets others before it runs while nobody else does."""
 
 _FULL_STATE = "SELECT version, epoch, signature = log_signature() FROM store_state WHERE one = 1"
 _THERE = "SELECT event_id FROM stored_events WHERE event_id = ?"
 _BACKEND = Statement("SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()")
-_END_BACKEND = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid = ? AND backend_start::text = ?"
+_END_BACKEND = """\
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+  WHERE pid = ? AND backend_start::text = ? AND wait_event IS DISTINCT FROM 'SyncRep'"""
+"""One that waits for a standby is waited for: if its wait were ended, others would see what the standby has not."""
 _WRITTEN = Statement("SELECT pg_logical_emit_message(true, 'turnlog', '')")
 _NO_STATE = -1
 _NEVER = float("-inf")
@@ -191,7 +197,7 @@ class Appender:
     def _commit(self, batch: Sequence[Request[WriteTransaction]]) -> None:
         """Run a batch in one transaction, again and again until it meets nobody."""
         waiting = batch
-        tries, is_alone, is_careful = 0, False, False
+        tries, is_alone, is_careful, has_lost = 0, False, False, False
         until = monotonic() + self._busy_timeout_s
         while waiting:
             transaction: PostgresWrite | None = None
@@ -216,6 +222,8 @@ class Appender:
                 sleep(random.random() * 0.001 * tries)
             except (*DRIVER_ERRORS, SchemaError) as error:
                 if not isinstance(error, SchemaError) and is_lost(error):
+                    if self._writer is not None and not has_lost:
+                        has_lost, until = True, max(until, monotonic() + min(FOUND_S, self._busy_timeout_s))
                     waiting = self._lost(error, transaction, waiting, until)
                     continue
                 self._roll_back()

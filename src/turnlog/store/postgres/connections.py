@@ -130,11 +130,11 @@ class Address:
             **self._defaults(
                 connect_timeout=max(2, int(connect_timeout_s)),
                 application_name="turnlog",
-                # A host that is gone without a word is noticed within a minute.
-                keepalives_idle=30,
-                keepalives_interval=10,
+                # A host that is gone without a word is noticed within half a minute: before what waits for it gives up.
+                keepalives_idle=15,
+                keepalives_interval=5,
                 keepalives_count=3,
-                tcp_user_timeout=60_000,
+                tcp_user_timeout=30_000,
             ),
         )
         connection = connect()
@@ -157,7 +157,7 @@ class Address:
                 "enable_seqscan": "off",
                 "enable_bitmapscan": "off",
                 "jit": "off",
-                # The server notices as soon that this host is gone: until then its locks are taken.
+                # The server notices within a minute that this host is gone: until then its locks are taken.
                 "tcp_keepalives_idle": "30",
                 "tcp_keepalives_interval": "10",
                 "tcp_keepalives_count": "3",
