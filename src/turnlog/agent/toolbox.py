@@ -61,9 +61,9 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
         return cls(content=(Text(text=message),), is_error=True, may_have_had_effects=may_have_had_effects)
 
 
-def _is_too_deep(block: Text | Document | Native) -> bool:
+def _is_too_deep(block: object) -> bool:
     """Tell whether a block of a result is nested too deeply for the content of a turn, in which it stands."""
-    return deep_field(block, JSON_DEPTH_MAX - 4) is not None
+    return isinstance(block, Text | Document | Native) and deep_field(block, JSON_DEPTH_MAX - 4) is not None
 
 
 class Toolbox(ABC):
