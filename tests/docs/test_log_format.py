@@ -41,6 +41,7 @@ from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.transcripts import PieceMeta
 from turnlog.model import ToolCallMeta, ToolEndMeta
 from turnlog.model.blocks import BLOCK_TYPES
+from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.record.append import META_BYTES_MAX
 from turnlog.record.fields import NAME_CHARACTERS_MAX
 from turnlog.sources import Sources
@@ -598,7 +599,16 @@ def test_limits_are_as_described(programs: Readers) -> None:
     noted = ["1,000,000 bytes and 100 signatures", "1 GiB", "16 MiB", "17 bytes more than a payload"]
     assert (PART_BYTES_MAX, len(b"".join(sealed_pieces(bytes(32), [b"\x00"])))) == (16 * MIB, 17)
     assert programs.store.SEALED_BYTES_MORE == 17
-    assert limits == ["1 MiB", f"{DEPTH_MAX} levels", "1 GiB", "8 MiB", "2⁵³ − 1", "200 characters", *noted]
+    assert limits == [
+        "1 MiB",
+        f"{DEPTH_MAX} levels",
+        f"{JSON_DEPTH_MAX} levels",
+        "1 GiB",
+        "8 MiB",
+        "2⁵³ − 1",
+        "200 characters",
+        *noted,
+    ]
     assert (NOTE_BYTES_MAX, SIGNATURES_MAX, PROOF_BYTES_MAX) == (1_000_000, 100, 1024 * MIB)
     assert [META_BYTES_MAX, PAYLOAD_BYTES_MAX, WINDOW_BYTES_MAX] == [MIB, 1024 * MIB, 8 * MIB]
     assert (TIME_MS_MAX, NAME_CHARACTERS_MAX) == (2**53 - 1, 200)

@@ -48,6 +48,7 @@ PARTS_OF_PARTS = {
     "turnlog.record.own.OwnEventDraft",
     "turnlog.store.locks.Locks",
     "turnlog.store.pages.Page",
+    "turnlog.store.pages.Seen",
     "turnlog.store.waiting.Watch",
 }
 """What a log and its parts are put together of and hand to each other: nobody has to name it."""

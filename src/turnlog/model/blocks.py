@@ -405,6 +405,8 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
     long = LongStrings()
     try:
         blocks = _decoded(payload if len(payload) <= PIECE else long.out_of_json(payload), field)
+    except UnicodeDecodeError as error:
+        raise ContentError(f"{field}: not valid UTF-8: {error}", field=field) from error
     except RecursionError:
         # How deep that is depends on the stack of the caller, and not on what is there alone.
         long = LongStrings()

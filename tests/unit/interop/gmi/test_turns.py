@@ -35,7 +35,7 @@ from turnlog.model import (
 from turnlog.record import Note
 from turnlog.testing.strategies import contents
 
-DEEP = b'{"a":' + b"[" * 500 + b"]" * 500 + b"}"
+DEEP = b'{"a":' + b"[" * 490 + b"]" * 490 + b"}"
 
 
 def dumped(read: gmi.GMITurnInput) -> dict[str, Any]:
