@@ -6,23 +6,26 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from types import TracebackType
+from typing import Self
 
 from turnlog.agent.events import HeadBusy, OnEvent
 from turnlog.agent.run_log import RunLog
 from turnlog.agent.settled import settled
 from turnlog.agent.start import last_turn
 from turnlog.errors import RunError, StoreError
+from turnlog.store.awaiting import wait_beyond
 from turnlog.store.locks import Release
 from turnlog.turn import Turn
 
 _SLICE_S = 0.5
-"""So long is waited at once: a thread that waits cannot be cancelled, and that a lock is given back is no event."""
+"""So long is waited at once: that a lock is given back is no event."""
 
 
 class AtWork:
     """The turn that a run is at work on: no other run goes on from it meanwhile.
 
-    It is a lock of the store: when the process ends, however it ends, the turn is free.
+    It is a lock of the store: when the process ends, however it ends, the turn is free. On leaving the context, too.
     """
 
     def __init__(self, log: RunLog) -> None:
@@ -32,6 +35,16 @@ class AtWork:
         self._release: Release | None = None
         self._places: list[Release] = []
         """Locks of the names that this run begins at: other runs that wait do not begin there meanwhile."""
+
+    async def __aenter__(self) -> Self:
+        """Return it."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of the turn."""
+        await self.end()
 
     async def wait(self, continues: str | Sequence[str] | None, wait_s: float, tell: OnEvent, *, respond: bool) -> None:
         """Wait until no other run is at work on the turns to continue.
@@ -61,7 +74,7 @@ class AtWork:
             if not told:
                 tell(HeadBusy(turn=busy, wait_s=wait_s))
                 told = True
-            after = await self._log.executors.run_wait(self._log.store.wait, after, min(left_s, _SLICE_S))
+            after = await wait_beyond(self._log.store, self._log.executors, after, min(left_s, _SLICE_S))
 
     async def begin(self, turn: Turn, named: str) -> bool:
         """Take a turn to go on from, by the name that the caller has for it.

@@ -144,23 +144,6 @@ class Run:
         self._cancellations = cancellations()
         time_max_s = self._policy.time_max_s
         ends_s = None if time_max_s is None else asyncio.get_running_loop().time() + time_max_s
-        try:
-            if self._policy.wait_s is not None:
-                wait_s = min(self._policy.wait_s, time_max_s or math.inf)
-                await self._at_work.wait(continues, wait_s, self._followers.tell, respond=respond)
-            return await self._opened(opening, continues, respond, inherited, boxes, ends_s)
-        finally:
-            await self._at_work.end()
-
-    async def _opened(
-        self,
-        opening: Opening,
-        continues: str | Sequence[str] | None,
-        respond: bool,
-        inherited: Mapping[str, Any],
-        boxes: Sequence[Toolbox],
-        ends_s: float | None,
-    ) -> RunResult[Any]:
         content = opening.content
 
         def begin() -> tuple[Start, Target, list[Toolbox], list[TurnDraft], list[RecordedToolCall]]:
@@ -174,17 +157,21 @@ class Run:
             stopped = [call for named in start.continues for call in stopped_calls(self._log, self._log.turn(named))]
             return start, target, [*boxes, *self._servers(start.options, boxes)], before, stopped
 
-        start, target, opened, before, stopped = await self._log.executors.run_read(begin)
-        for recorded in stopped:
-            begun_ms = recorded.attempts[-1].begun_ms or 0
-            self._followers.tell(ToolInterrupted(call=recorded.call, begun_ms=begun_ms, is_told=True))
-        if start.head is not None:
-            self._head = start.head
-            if not await self._at_work.begin(start.head, start.continues[0]):
-                if content is None:
-                    return self._result("busy", ())
-                start = replace(start, head=None)  # a tool is at work, and nothing was interrupted
-        return await self._begun(opening, start, target, opened, before, inherited, ends_s)
+        async with self._at_work:
+            if self._policy.wait_s is not None:
+                wait_s = min(self._policy.wait_s, time_max_s or math.inf)
+                await self._at_work.wait(continues, wait_s, self._followers.tell, respond=respond)
+            start, target, opened, before, stopped = await self._log.executors.run_read(begin)
+            for recorded in stopped:
+                begun_ms = recorded.attempts[-1].begun_ms or 0
+                self._followers.tell(ToolInterrupted(call=recorded.call, begun_ms=begun_ms, is_told=True))
+            if start.head is not None:
+                self._head = start.head
+                if not await self._at_work.begin(start.head, start.continues[0]):
+                    if content is None:
+                        return self._result("busy", ())
+                    start = replace(start, head=None)  # a tool is at work, and nothing was interrupted
+            return await self._begun(opening, start, target, opened, before, inherited, ends_s)
 
     async def _begun(
         self,

@@ -24,14 +24,8 @@ async def until(ends_s: float | None) -> AsyncGenerator[None]:
     Raises:
         TimeIsOverError: it was over.
     """
-    limit = asyncio.timeout_at(ends_s)
-    try:
-        async with limit:
-            yield
-    except TimeoutError as error:
-        if limit.expired():
-            raise TimeIsOverError from error
-        raise
+    async with _within(asyncio.timeout_at(ends_s), TimeIsOverError()):
+        yield
 
 
 @asynccontextmanager
@@ -51,13 +45,21 @@ async def until_closed(work: LongWork) -> AsyncGenerator[None]:
         with suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(_expire, limit)
 
+    closed = StoreClosedError("the log was closed while a run was at work: what had come is recorded")
+    async with _within(limit, closed):
+        with work.known(end):
+            yield
+
+
+@asynccontextmanager
+async def _within(limit: asyncio.Timeout, over: Exception) -> AsyncGenerator[None]:
+    """Raise an error where a limit has ended what is done in here, and not a time-out of somebody else's."""
     try:
         async with limit:
-            with work.known(end):
-                yield
+            yield
     except TimeoutError as error:
         if limit.expired():
-            raise StoreClosedError("the log was closed while a run was at work: what had come is recorded") from error
+            raise over from error
         raise
 
 
