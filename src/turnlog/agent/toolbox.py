@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr, replace
 from turnlog.agent.half_pairs import is_unicode, unicode_of
 from turnlog.model import Document, Native, Text, Tool, ToolResult
 from turnlog.model.blocks import deep_field
-from turnlog.model.depth import JSON_DEPTH_MAX
+from turnlog.model.depth import JSON_DEPTH_MAX, NESTED_FIELD_DEPTH_MAX
 
 
 class ToolOutcome(Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
 
 def _is_too_deep(block: object) -> bool:
     """Tell whether a block of a result is nested too deeply for the content of a turn, in which it stands."""
-    return isinstance(block, Text | Document | Native) and deep_field(block, JSON_DEPTH_MAX - 4) is not None
+    return isinstance(block, Text | Document | Native) and deep_field(block, NESTED_FIELD_DEPTH_MAX) is not None
 
 
 class Toolbox(ABC):

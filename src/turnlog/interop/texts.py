@@ -15,7 +15,7 @@ import msgspec
 
 from turnlog.errors import FormatError, os_reason
 from turnlog.interop.marked import Marks
-from turnlog.model.depth import JSON_DEPTH_MAX
+from turnlog.model.depth import NESTED_FIELD_DEPTH_MAX, is_deeper
 from turnlog.model.long_strings import check_utf8
 from turnlog.record.files import open_regular
 
@@ -29,8 +29,6 @@ BOM = b"\xef\xbb\xbf"
 """The byte order mark that may begin a text."""
 
 _TYPE_CHARACTERS_MAX = 60
-_DEPTH_MAX = JSON_DEPTH_MAX - 4
-"""JSON that is nested deeper is taken for damage: so much may be around a part of it in content."""
 
 # Escapes are read from left to right, so that the second half of a pair, or what follows an escaped backslash, is never
 # taken for an escape of its own.
@@ -109,14 +107,15 @@ def parsed(line: bytes, marks: Marks) -> tuple[bytes, bool]:
         DamagedError: it is not JSON in UTF-8, or nested too deeply.
     """
     marked = marks.marked(line)
-    if marked is not None and _depth(marked) <= _DEPTH_MAX:
+    # A part of it may stand in content where least is left around it.
+    if marked is not None and not is_deeper(marked, NESTED_FIELD_DEPTH_MAX):
         return marked, False
     try:
         check_utf8(line)
     except UnicodeDecodeError as error:
         raise DamagedError(f"not UTF-8 ({error.reason} at byte {error.start})") from error
-    if _depth(line) > _DEPTH_MAX:
-        raise DamagedError(f"nested deeper than {_DEPTH_MAX} levels")
+    if is_deeper(line, NESTED_FIELD_DEPTH_MAX):
+        raise DamagedError(f"nested deeper than {NESTED_FIELD_DEPTH_MAX} levels")
     try:
         return msgspec.json.format(line, indent=-1), False
     except msgspec.DecodeError as error:
@@ -132,12 +131,6 @@ def depths(text: bytes, depth: int = 0) -> Iterator[int]:
     """Iterate over how deep JSON is nested where a text of it begins, and behind each of its brackets."""
     brackets = _brackets.findall(_strings.sub(b"", text))
     return accumulate((1 if bracket in b"[{" else -1 for bracket in brackets), initial=depth)
-
-
-def _depth(line: bytes) -> int:
-    """Return how deep a JSON text is nested, or a bound for it that is small enough."""
-    bound = line.count(b"[") + line.count(b"{")
-    return bound if bound <= _DEPTH_MAX else max(depths(line))
 
 
 def topic_name(type_: str | None) -> str:

@@ -13,6 +13,12 @@ JSON_DEPTH_MAX = 500
 """So many arrays and objects stand in each other at most, inclusive, in content that is recorded, and in JSON that is
 given to others: common parsers take about twice that."""
 
+FIELD_DEPTH_MAX = JSON_DEPTH_MAX - 2
+"""So many of them in what stands in a block: that is in a list."""
+
+NESTED_FIELD_DEPTH_MAX = FIELD_DEPTH_MAX - 2
+"""So many of them in what stands in a block within the result of a tool."""
+
 _BRACKETS = re.compile(rb'[\[{]+|[\]}]+|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)', re.DOTALL)
 """Brackets, and strings, in which brackets are none. A string without an end goes to the end of the text."""
 

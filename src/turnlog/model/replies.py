@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.blocks import Block, Native, ToolUse, content_bytes
-from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
+from turnlog.model.depth import FIELD_DEPTH_MAX, is_deeper
 from turnlog.model.json_text import minify
 from turnlog.model.meta import Usage
 from turnlog.model.shown import shown
@@ -159,7 +159,7 @@ def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[s
         value = minify(text, field="arguments")
     except ContentError:
         value = b""
-    if value[:1] != b"{" or is_deeper(value, JSON_DEPTH_MAX - 2):
+    if value[:1] != b"{" or is_deeper(value, FIELD_DEPTH_MAX):
         return Raw(b"{}"), {MALFORMED: _as_json(text)}
     return Raw(value), {ARGUMENTS: _as_json(text)} if as_spelled and value.decode() != text else {}
 

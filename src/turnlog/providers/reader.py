@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from turnlog.errors import ContentError
 from turnlog.model import CallError, Delta, Response
 from turnlog.model.blocks import deep_field
-from turnlog.model.depth import JSON_DEPTH_MAX
+from turnlog.model.depth import FIELD_DEPTH_MAX, JSON_DEPTH_MAX
 from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.raw_json import is_cut, unreadable
 
@@ -39,7 +39,7 @@ def recordable(response: Response) -> Response:
 
     What they say is in the raw events alone.
     """
-    content = tuple(block for block in response.content if deep_field(block, JSON_DEPTH_MAX - 2) is None)
+    content = tuple(block for block in response.content if deep_field(block, FIELD_DEPTH_MAX) is None)
     if len(content) == len(response.content):
         return response
     response = replace(response, content=content)
