@@ -284,22 +284,27 @@ def _text_record(text: str) -> dict[str, str]:
 
 def _block_bytes(item: object, field: str) -> bytes:
     try:
-        with _told_too_deep(field):
-            match item:
-                case str():
-                    return _encoder.encode(_text_record(item))
-                case _Block():
-                    # Only the first try costs anything where all values are plain, as they nearly always are.
-                    try:
-                        return _flat(item)
-                    except (TypeError, OverflowError, ValueError):
-                        return _flat(plain_json(item, field, ContentError))
-                case Mapping():
-                    return _encoder.encode(plain_json(item, field, ContentError))
-                case _:
-                    raise ContentError(f"{field}: expected text or a block, got {type(item).__name__}", field=field)
+        match item:
+            case str():
+                return _encoder.encode(_text_record(item))
+            case _Block():
+                # Only the first try costs anything where all values are plain, as they nearly always are.
+                try:
+                    return _flat(item)
+                except (TypeError, OverflowError, ValueError):
+                    return _flat(plain_json(item, field, ContentError))
+            case Mapping():
+                return _encoder.encode(plain_json(item, field, ContentError))
+            case _:
+                raise ContentError(f"{field}: expected text or a block, got {type(item).__name__}", field=field)
     except UnicodeEncodeError as error:
         raise no_utf8(error, field) from error
+    except RecursionError as error:  # not by `_told_too_deep`: there are many blocks
+        raise _too_deep(field) from error
+
+
+def _too_deep(field: str) -> ContentError:
+    return ContentError(f"{field}: nested too deeply", field=field)
 
 
 @contextmanager
@@ -308,7 +313,7 @@ def _told_too_deep(field: str) -> Generator[None]:
     try:
         yield
     except RecursionError as error:
-        raise ContentError(f"{field}: nested too deeply", field=field) from error
+        raise _too_deep(field) from error
 
 
 def _flat(block: _Block) -> bytes:
