@@ -20,13 +20,14 @@ from tests.servers.cutting import CuttingProxy
 from tests.servers.postgres import PostgresServer, _programs, _run, missing
 
 from turnlog import TurnLog
-from turnlog.errors import StoreBusyError, StoreCutError, StoreReadOnlyError, UncertainError
+from turnlog.errors import StoreBusyError, StoreCutError, StoreOpenError, StoreReadOnlyError, UncertainError
 from turnlog.feeds import CaughtUp
 from turnlog.testing.faults import run_processes
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 ROUNDS = 6 if SOAK else 1
 WRITERS, THREADS, FOLLOWERS = 3, 2, 2
+DATABASE = "talk"
 ACKNOWLEDGED = 400 if SOAK else 60
 """Turns that each round has before the primary is killed, and again after that, at least."""
 
@@ -241,6 +242,49 @@ def test_append_that_waits_for_the_standby_is_not_shown_when_its_connection_is_l
         thread.join()
         assert done == [3]
         assert len(other.thread("main")) == 2
+
+
+def test_log_that_is_opened_while_the_standby_takes_over_waits_for_it(own_postgres: PostgresServer) -> None:
+    """As reads do that begin then: who waits is told so. With no primary in time it says what each server is."""
+    standby = own_postgres.standby()
+    own_postgres.create_database("talk")
+    url = _url(own_postgres, standby, database="talk")
+    with TurnLog.open(url) as log:
+        log.add_turn("root", bookmark="main")
+    standby.wait_for_replay()
+    own_postgres.kill()
+    with pytest.raises(StoreOpenError) as refused:
+        TurnLog.open(url, busy_timeout_s=0.2)
+    gone, read_only = (f"127.0.0.1:{server.port}" for server in (own_postgres, standby))
+    assert str(refused.value).endswith(
+        f"cannot be opened: no primary was found: {gone}: Connection refused; {read_only}: session is read-only; "
+        "see whether its server runs, and try again later"
+    )
+    waits = threading.Event()
+    promoting = threading.Thread(target=lambda: waits.wait(60) and standby.promote())
+    promoting.start()
+    with TurnLog.open(url, on_busy=lambda _: waits.set()) as log:
+        assert len(log.thread("main")) == 1
+    promoting.join()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ((f"/{DATABASE}", "/nothing"), 'FATAL: database "nothing" does not exist'),
+        (("//postgres@", "//nobody@"), 'FATAL: role "nobody" does not exist'),
+        ((f"/{DATABASE}", f"/{DATABASE}?sslmode=require"), "server does not support SSL, but SSL was required"),
+        (("127.0.0.1", "nothing.invalid"), "failed to resolve host 'nothing.invalid'"),
+    ],
+)
+def test_connection_that_no_waiting_brings_is_refused_at_once(
+    own_postgres: PostgresServer, change: tuple[str, str], said: str
+) -> None:
+    """It is not said that trying again helps."""
+    with pytest.raises(StoreOpenError) as refused:
+        TurnLog.open(own_postgres.create_database(DATABASE).replace(*change))
+    assert said in str(refused.value)
+    assert str(refused.value).endswith("; see whether its URL is right, and the role may connect")
 
 
 def test_uncertain_append_says_so(own_postgres: PostgresServer) -> None:

@@ -111,6 +111,11 @@ class Address:
                 said = said.partition(":")[0].partition('"')[0].strip()  # what follows may be part of a password
             raise StoreOpenError(f"the store's URL {self.place!r} is malformed: {said}") from error
 
+    @property
+    def servers(self) -> int:
+        """How many servers the URL names."""
+        return str(conninfo_to_dict(self.conninfo).get("host", "")).count(",") + 1
+
     def connect(self, *, lock_timeout_s: float, connect_timeout_s: float) -> psycopg.Connection[Any]:
         """Open a connection with the settings that a log needs, in autocommit mode.
 

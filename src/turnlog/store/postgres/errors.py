@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -43,6 +44,40 @@ _TOO_LONG = ("25P03", "25P04")
 
 _NO_MORE = ("too many connections", "too many clients", "connection slots are reserved")
 """What a server without room says where it takes no connection: psycopg gives no state then."""
+
+_REFUSED = (
+    "authentication failed",
+    "no password supplied",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "permission denied for database",
+    "is not permitted to log in",
+    "failed to resolve host",
+    "could not translate host name",
+    "SSL was required",
+    "certificate verify failed",
+    "root certificate",
+)
+"""What is said of a connection that does not come by waiting. psycopg gives no state then."""
+
+_COMING = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting", "not accepting connections")
+"""What a server says that is about to begin or to end."""
+
+_NOT_THERE = ("Connection refused", "No such file or directory")
+"""What is said where nobody listens."""
+
+_NO_PRIMARY = ("session is read-only", "server is in hot standby mode")
+"""What is said of a server that was not to be a standby (libpq, `target_session_attrs`)."""
+
+_EACH = re.compile(r"^- host: '(.*)', port: '(.*)', hostaddr: .*?: (?:connection failed: )?(.*)$", re.MULTILINE)
+"""What psycopg says of each server of a URL, where none took the connection."""
+
+_ROLES = {
+    "statement timeout": "statement_timeout",
+    "transaction timeout": "transaction_timeout",
+    "idle-session timeout": "idle_session_timeout",
+}
+"""What the server says where a time is over that turnlog does not set, and the setting."""
 
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction)
 
@@ -89,6 +124,46 @@ def is_lost(error: BaseException) -> bool:
     return state is None or state.startswith(("08", "57P", *_TOO_LONG))
 
 
+def _failures(error: BaseException) -> list[str]:
+    """Return what each server of a URL said, without where it is."""
+    said = str(error)
+    return [_reason(found[3]) for found in _EACH.finditer(said)] or [_reason(said.split("\n", maxsplit=1)[0])]
+
+
+def _reason(said: str) -> str:
+    return said.rpartition(" failed: ")[2] or said
+
+
+def is_refused(error: BaseException) -> bool:
+    """Tell whether no server takes a connection, for reasons that do not go away by waiting."""
+    return all(any(said in failure for said in _REFUSED) for failure in _failures(error))
+
+
+def may_come(error: BaseException, *, servers: int) -> bool:
+    """Tell whether a server that takes a connection may be there soon: one takes over, or is about to begin.
+
+    Args:
+        error: why there is none now.
+        servers: how many the URL names. One that is alone and not there may as well be none, and so may all.
+    """
+    if not is_lost(error) or is_refused(error):
+        return False
+    failures = _failures(error)
+    if servers > 1 and not all(any(said in failure for said in _NOT_THERE) for failure in failures):
+        return True
+    return any(said in failure for said in _COMING for failure in failures)
+
+
+def _message(error: BaseException) -> str:
+    """Return what an error says, in one line: of several servers what each said."""
+    found = [f"{match[1]}:{match[2]}: {_reason(match[3])}" for match in _EACH.finditer(str(error))]
+    line = "; ".join(found) or " ".join(str(error).split("\n")[0].split())
+    if isinstance(error, psycopg.Error) and error.sqlstate is None and any(said in line for said in _NO_PRIMARY):
+        line = f"no primary was found: {line}"
+    setting = next((name for said, name in _ROLES.items() if f"due to {said}" in line), None)
+    return f"{line}: the role, its database or the server sets {setting}" if setting else line
+
+
 def store_error(
     error: BaseException,
     place: str,
@@ -105,7 +180,7 @@ def store_error(
         is_hidden: tells whether the role may not look into the schema of the store. What it has in there then seems
             to be missing.
     """
-    message = " ".join(str(error).split("\n")[0].split())
+    message = _message(error)
     hidden = isinstance(error, _MISSING) and is_hidden()
     if hidden or isinstance(error, errors.InsufficientPrivilege):
         raised, form = denied
@@ -126,9 +201,13 @@ def open_error(error: psycopg.Error, place: str) -> StoreError:
     found = store_error(error, place)
     if isinstance(found, StoreReadOnlyError | CorruptionError) and not isinstance(error, errors.InsufficientPrivilege):
         return found
-    message = " ".join(str(error).split("\n")[0].split())
+    message = _message(error)
     advice = ""
-    if isinstance(found, StoreBusyError):
+    if isinstance(found, StoreLostError) and is_refused(error):
+        advice = "; see whether its URL is right, and the role may connect"
+    elif isinstance(found, StoreLostError):
+        advice = "; see whether its server runs, and try again later"
+    elif isinstance(found, StoreBusyError):
         advice = "; try again later"
     elif isinstance(error, errors.DuplicateTable | errors.DuplicateObject | errors.DuplicateFunction):
         advice = "; the schema is another program's: give the log one of its own, with `?schema=NAME` in the URL"

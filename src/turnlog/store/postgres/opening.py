@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from shlex import quote
+from threading import Event
+from time import monotonic
 
 import psycopg
 from psycopg import errors, sql
 
 from turnlog.errors import CorruptionError, StoreOpenError
+from turnlog.hurry import hurry
 from turnlog.store.postgres.catalog import Connection, query, row
 from turnlog.store.postgres.connections import Address
-from turnlog.store.postgres.errors import open_error
+from turnlog.store.postgres.errors import may_come, open_error
 from turnlog.store.postgres.roles import BECOME_OWNER, give_again, may_not_read, take_from_all
 from turnlog.store.postgres.schema import (
     EVENTS,
@@ -25,7 +28,14 @@ from turnlog.store.postgres.schema import (
     dialect,
     making,
 )
+from turnlog.store.postgres.wire import LOOK_S
 from turnlog.store.transactions import SideTables, SyncProjection
+
+AGAIN_S = 0.1
+"""How often a server that is away is tried again, in seconds."""
+
+BUSY_TIMEOUT_S = 60.0
+"""How long who only looks whether there is a log waits for a server that may come, in seconds."""
 
 _MAKING_LOCK = 0x7475726E6C6F67
 """Held while a store is made or brought up to date: the letters turnlog."""
@@ -61,6 +71,38 @@ def is_hidden(address: Address) -> bool:
         return False
 
 
+def connect(
+    address: Address,
+    *,
+    busy_timeout_s: float,
+    ended: Event | None = None,
+    on_busy: Callable[[float], None] | None = None,
+) -> Connection:
+    """Open a connection as psycopg has it, and try again while a server is about to begin, or to take over.
+
+    Args:
+        address: where the log is.
+        busy_timeout_s: how long to wait for others, and for a server that may come.
+        ended: who waits no more sets it.
+        on_busy: called while it waits, with the seconds.
+
+    Raises:
+        psycopg.Error: it cannot be opened.
+        StoreOpenError: the database is of no use for a log.
+    """
+    began, ended = monotonic(), ended or Event()
+    while True:
+        try:
+            return address.connect(lock_timeout_s=busy_timeout_s, connect_timeout_s=10)
+        except psycopg.OperationalError as error:
+            waited_s = monotonic() - began
+            is_over = waited_s > busy_timeout_s or hurry().gave_up
+            if is_over or not may_come(error, servers=address.servers) or ended.wait(AGAIN_S):
+                raise
+            if on_busy is not None and waited_s > LOOK_S:
+                on_busy(waited_s)
+
+
 def is_log_there(url: str) -> bool:
     """Tell whether there is a log at a URL.
 
@@ -69,7 +111,7 @@ def is_log_there(url: str) -> bool:
     """
     address = Address(url)
     try:
-        with closing(address.connect(lock_timeout_s=10, connect_timeout_s=10)) as connection:
+        with closing(connect(address, busy_timeout_s=BUSY_TIMEOUT_S)) as connection:
             return is_there(connection, address)
     except psycopg.Error as error:
         raise open_error(error, address.place) from error

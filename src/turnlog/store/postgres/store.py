@@ -32,7 +32,7 @@ from turnlog.store.postgres.erasing import scrub, take_away
 from turnlog.store.postgres.errors import UNREADABLE, converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.locks import PostgresLocks
-from turnlog.store.postgres.opening import check_version, is_hidden, is_there, make, restore_objects
+from turnlog.store.postgres.opening import AGAIN_S, check_version, connect, is_hidden, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
 from turnlog.store.postgres.rights import use_flaws
@@ -81,9 +81,6 @@ OnBusy = Callable[[float], None]
 POLL_S = 0.25
 """How often the log is asked for its end while somebody follows it: appends elsewhere are heard of before that."""
 
-AGAIN_S = 0.1
-"""How often a server that is away is tried again, in seconds."""
-
 _IS_SIGNED = "SELECT signature = log_signature() FROM store_state WHERE one = 1"
 _NOT_COMPARED = "it cannot be compared with what it should be"
 _ORDER_DAMAGE = """\
@@ -130,6 +127,7 @@ class PostgresStore(Store):
         self._versions = versions(self._projections)
         self._sides = (*sides, STORAGE)
         self._busy_timeout_s = busy_timeout_s
+        self._on_busy = on_busy
         self._seals = seals
         self._sources = sources or Sources()
         self._gate = Gate(self._place_name)
@@ -221,7 +219,9 @@ class PostgresStore(Store):
 
     def _admin(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Open a connection as psycopg has it, for what is seldom done."""
-        return closing(self._address.connect(lock_timeout_s=self._busy_timeout_s, connect_timeout_s=10))
+        return closing(
+            connect(self._address, busy_timeout_s=self._busy_timeout_s, ended=self._ended, on_busy=self._on_busy)
+        )
 
     def unsettled(self) -> int:
         """Return how many recorded events no reader is shown yet: on a standby, and in a session that only reads.
