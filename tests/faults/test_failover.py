@@ -391,3 +391,7 @@ def test_old_primary_comes_back_as_a_standby() -> None:
                 assert old.verify().damage == ()
                 with pytest.raises(StoreReadOnlyError, match="connect to the primary, with target_session_attrs"):
                     old.add_turn("x")
+                assert old.finish_erasing() == (
+                    "nothing can be removed on a standby, or in a read-only session: `turnlog erase --finish` on the "
+                    "primary"
+                )

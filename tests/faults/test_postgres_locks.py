@@ -1,6 +1,7 @@
 """Locks of a store on PostgreSQL whose connection is lost while their holder lives on."""
 
 import asyncio
+import select
 import time
 from collections.abc import Callable
 from threading import Thread
@@ -8,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from tests.agent.running import values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 from tests.servers.postgres import PostgresServer
@@ -90,6 +92,24 @@ def test_a_lock_that_somebody_else_has_got_meanwhile_is_theirs(postgres_url: str
     mine.close()
     wait_until(lambda: not others.is_taken("other"))
     others.close()
+
+
+def test_settings_of_a_database_do_not_end_idle_locks(postgres_url: str) -> None:
+    """Sessions that are idle for longer than it says are ended; one that holds a lock is not."""
+    holder = _CUT.replace("pg_terminate_backend(pid, 10000)", "pid")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("ALTER DATABASE {} SET idle_session_timeout = '200ms'").format(name))
+        mine = locks_of(postgres_url)
+        assert mine.take("turn") is not None
+        before = connection.execute(sql.SQL(holder)).fetchall()
+        with psycopg.connect(postgres_url, autocommit=True) as idle:
+            while select.select([idle.fileno()], [], [], PATIENCE_S) != ([idle.fileno()], [], []):
+                pass
+            with pytest.raises(psycopg.OperationalError):
+                idle.execute("SELECT 1")
+        assert connection.execute(sql.SQL(holder)).fetchall() == before
+        mine.close()
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

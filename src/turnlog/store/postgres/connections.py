@@ -41,6 +41,8 @@ READERS_KEPT = 8
 IDLE_S = 60
 """How long a transaction may be open without a statement, in seconds. Others' positions wait for its end."""
 
+_HAS_TRANSACTION_TIMEOUT = 170_000
+
 SCHEMES = ("postgresql", "postgres")
 
 _open: WeakSet[psycopg.Connection[Any]] = WeakSet()
@@ -167,6 +169,10 @@ class Address:
                 "tcp_keepalives_interval": "10",
                 "tcp_keepalives_count": "3",
                 "tcp_user_timeout": "60s",
+                # A session holds locks and listens while it is idle, and one that is ended while it waits for a standby
+                # shows what that has not.
+                "idle_session_timeout": "0",
+                **({"transaction_timeout": "0"} if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT else {}),
                 "client_min_messages": "error",
                 "bytea_output": "hex",
                 "array_nulls": "on",

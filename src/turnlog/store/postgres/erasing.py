@@ -108,6 +108,8 @@ def scrub(connection: psycopg.Connection[Any], tables: Sequence[str], *, in_full
                 connection.execute("CHECKPOINT")
     except StoreBusyError as error:
         return f"what was erased is still in the tables, for {error}: `turnlog erase --finish` when it is over"
+    except psycopg.errors.ReadOnlySqlTransaction:
+        return "nothing can be removed on a standby, or in a read-only session: `turnlog erase --finish` on the primary"
     except psycopg.Error as error:
         return (
             f"what was erased is still in the tables ({error.diag.message_primary or error}): `turnlog erase --finish`"

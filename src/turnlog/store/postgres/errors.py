@@ -73,11 +73,10 @@ _EACH = re.compile(r"^- host: '(.*)', port: '(.*)', hostaddr: .*?: (?:connection
 """What psycopg says of each server of a URL, where none took the connection."""
 
 _ROLES = {
-    "statement timeout": "statement_timeout",
-    "transaction timeout": "transaction_timeout",
-    "idle-session timeout": "idle_session_timeout",
+    "due to statement timeout": "statement_timeout",
+    "synchronous_commit is": "it",
 }
-"""What the server says where a time is over that turnlog does not set, and the setting."""
+"""What the server says where a setting is in the way that turnlog leaves as it is, and the setting."""
 
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction)
 
@@ -91,7 +90,8 @@ _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     errors.ConfigurationLimitExceeded: _LACKS,
     errors.ReadOnlySqlTransaction: (
         StoreReadOnlyError,
-        "store {place!r} is read-only ({message}): connect to the primary, with target_session_attrs=read-write",
+        "store {place!r} is read-only ({message}): connect to the primary, with target_session_attrs=read-write; if it "
+        "is the primary, see what default_transaction_read_only is for the role and its database",
     ),
     errors.DiskFull: (StoreFullError, "no space left for store {place!r}: free some; nothing was recorded"),
     errors.DataCorrupted: (CorruptionError, "store {place!r} is damaged ({message}): run `turnlog verify`"),
@@ -160,7 +160,7 @@ def _message(error: BaseException) -> str:
     line = "; ".join(found) or " ".join(str(error).split("\n")[0].split())
     if isinstance(error, psycopg.Error) and error.sqlstate is None and any(said in line for said in _NO_PRIMARY):
         line = f"no primary was found: {line}"
-    setting = next((name for said, name in _ROLES.items() if f"due to {said}" in line), None)
+    setting = next((name for said, name in _ROLES.items() if said in line), None)
     return f"{line}: the role, its database or the server sets {setting}" if setting else line
 
 

@@ -2,7 +2,7 @@
 
 The server, a pooler or a firewall may end a connection whose process lives on: a thread watches it, and takes what it
 had again on another one. A server that has just begun gives nothing new for a moment, so that who had locks before it
-ended comes first.
+ended comes first. A standby that takes over has begun long before: there whoever comes first has the lock.
 """
 
 from __future__ import annotations
