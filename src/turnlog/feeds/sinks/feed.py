@@ -273,7 +273,11 @@ class Feed:
             there = self._sink.destination
             hint = f"{there!r} keeps what it has: begin a feed of another name that delivers elsewhere"
         elif running.state.log in (None, running.reader.log()):
-            hint = f"`turnlog feeds move {shlex.quote(self.name)} --to POSITION` says where it is to go on"
+            hint = (
+                f"`turnlog feeds move {shlex.quote(self.name)} --to POSITION` says where it is to go on, at the last "
+                "event that its receiver has as the log has it; keys above that are those of other events now, and the "
+                "receiver is to forget them first"
+            )
         else:
             hint = "begin a feed of another name"
         return StoreCutError(f"{error}; {hint}", position=error.position, end=error.end)
