@@ -126,6 +126,15 @@ def anthropic_export_twice(text: str) -> Iterator[list[Record]]:
         yield conversations
 
 
+def claude_code_blocks(text: str) -> Iterator[Record]:
+    """Give the rows of a session of Claude Code in which a message has the text in thousands of blocks."""
+    said, *answered = claude_code(["Well."])
+    yield said
+    for row in answered:
+        blocks = [{"type": "text", "text": text[start : start + 7000]} for start in range(0, len(text), 7000)]
+        yield row | {"message": row["message"] | {"content": blocks}}
+
+
 def gemini_thought(text: str) -> Iterator[Record]:
     """Give a session of Gemini CLI with what the model thought."""
     for record in gemini_cli(["Well."]):
@@ -150,6 +159,7 @@ def openai_export_call(text: str) -> Iterator[list[Record]]:
 
 ELSEWHERE: dict[str, Callable[[str], Iterator[Any]]] = {
     "anthropic-export, said twice": anthropic_export_twice,
+    "claude-code, blocks": claude_code_blocks,
     "claude-code, prompt": claude_code_prompt,
     "codex, call": codex_call,
     "codex, thought": codex_thought,

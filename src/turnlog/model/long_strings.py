@@ -24,6 +24,12 @@ from msgspec import Raw, Struct
 PIECE = 256 * 1024
 """A string of more bytes of JSON, or more characters, is long, and is done so many at a time."""
 
+_LARGE = 16 * PIECE
+"""In JSON of more bytes a string is long from fewer on: it may have tens of thousands that are not."""
+
+_LARGE_PIECE = 4 * 1024
+"""How many bytes of JSON a string may have there without being long."""
+
 _PIECES_MAX = 32
 """A string that is put together has no more pieces: the first ones cost a copy each of what is read before them."""
 
@@ -64,7 +70,8 @@ class LongStrings:
     """The long strings of some JSON, or of a value that is to be JSON, for which marks stand in it.
 
     Attributes:
-        json_bytes_max: how many bytes of JSON, with quotes, a string of JSON has that is not long.
+        json_bytes_max: how many bytes of JSON, with quotes, a string of JSON has that is not long; in very large JSON
+            it has fewer.
         with_keys: whether marks stand for long keys of JSON too.
     """
 
@@ -91,8 +98,9 @@ class LongStrings:
         """Return JSON with marks in place of its long strings."""
         if len(text) <= self.json_bytes_max:
             return text
+        bytes_max = min(self.json_bytes_max, _LARGE_PIECE) if len(text) > _LARGE else self.json_bytes_max
         view, parts, place = memoryview(text), list[bytes | memoryview](), 0
-        for start, end in _long(text, self.json_bytes_max):
+        for start, end in _long(text, bytes_max):
             if not self.with_keys and _COLON.match(text, end):
                 continue
             parts += (view[place:start], b'"%b"' % self._kept(view[start:end]).encode())
