@@ -100,6 +100,14 @@ def is_bookmark(transaction: ReadTransaction, headish: str) -> bool:
     return not is_id(headish) and bookmarks.head(transaction, headish) is not None
 
 
+def may_mean_a_turn(name: str) -> bool:
+    """Tell whether a name could mean a turn that has no such bookmark: counted back, or as the beginning of an id.
+
+    An id begins with 0 as long as its time is before the year 2217.
+    """
+    return _BACK.fullmatch(name) is not None or (name.startswith("0") and _BEGINNING.fullmatch(name) is not None)
+
+
 def short_ids(
     transaction: ReadTransaction, turns: Sequence[str], *, characters_min: int = BEGINNING_CHARACTERS_MIN
 ) -> dict[str, str]:

@@ -273,10 +273,15 @@ def _write_restored(screen: Screen, path: Path, report: RestoreReport) -> None:
         if moved:
             names = _few([bookmark.name for bookmark in moved])
             screen.line(f"  {count(len(moved), 'bookmark')} {what}: ", (names, "bold green"))
-    if kept := report.kept_bookmarks:
-        names = _few([f"{bookmark.name} (there at {bookmark.theirs})" for bookmark in kept])
-        screen.line(f"  {count(len(kept), 'bookmark')} kept where they are here: ", (names, "bold green"))
-        screen.line(("  turnlog bookmarks set NAME TURN moves one; --bookmarks take, at the import, all", "dim"))
+    kept = [each for each in report.kept_bookmarks if each.here is not None]
+    unset = [each for each in report.kept_bookmarks if each.here is None]
+    for others, what in ((kept, "kept where they are here"), (unset, "not set, whose names could mean turns of yours")):
+        if others:
+            names = _few([f"{bookmark.name} (there at {bookmark.theirs})" for bookmark in others])
+            screen.line(f"  {count(len(others), 'bookmark')} {what}: ", (names, "bold green"))
+    if kept or unset:
+        does = "moves" if kept else "sets"
+        screen.line((f"  turnlog bookmarks set NAME TURN {does} one; --bookmarks take, at the import, all", "dim"))
     if report.closed_bookmarks:
         screen.line(
             f"  {count(report.closed_bookmarks, 'bookmark')} not set: their names are sealed, and the key is not here"

@@ -17,11 +17,15 @@ from turnlog.interop.portable.report import KeptBookmark
 from turnlog.model import BookmarkMeta
 from turnlog.projections import MovedBookmark, bookmarks
 from turnlog.record import plan_bookmark_set
+from turnlog.record.lookup import may_mean_a_turn
 from turnlog.sources import Sources
 from turnlog.store import WriteTransaction
 
 OnBookmark = Literal["keep", "take"]
-"""What becomes of a bookmark that stands elsewhere here: it stays, or it moves to where the export has it."""
+"""What becomes of a bookmark that stands elsewhere here, and of one whose name could mean a turn here already.
+
+It stays or is not set, or it is where the export has it.
+"""
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -53,7 +57,7 @@ def plan_bookmarks(
         transaction: where they were added.
         added: the events.
         theirs: where the export leaves each bookmark, in the end; by names as an index has them.
-        on_bookmark: what becomes of one that stands elsewhere here.
+        on_bookmark: what becomes of one that stands elsewhere here, or could mean a turn here.
         settled: names that need not be looked at again.
         sources: where ids, the time and randomness come from.
     """
@@ -69,7 +73,7 @@ def plan_bookmarks(
         here = bookmarks.head(transaction, name)
         if here == turn:
             same.append(name)
-        elif here is not None and on_bookmark == "keep":
+        elif on_bookmark == "keep" and (here is not None or may_mean_a_turn(name)):
             kept.append(KeptBookmark(name=name, here=here, theirs=turn))
         else:
             plan_bookmark_set(transaction, name, turn, None, sources)

@@ -8,10 +8,17 @@ from turnlog.projections.bookmarks import MovedBookmark
 
 
 class KeptBookmark(Struct, frozen=True, kw_only=True):
-    """A bookmark that stays where it is in this log, though the export has it elsewhere."""
+    """A bookmark that an import leaves alone, though the export has it elsewhere.
+
+    Attributes:
+        name: its name.
+        here: the turn that it stays at; None where there is none, and the name could mean a turn of this log in another
+            way, as the beginning of an id or with `~N`: somebody else's does not come before that.
+        theirs: the turn that it is at in the export.
+    """
 
     name: str
-    here: str
+    here: str | None
     theirs: str
 
 

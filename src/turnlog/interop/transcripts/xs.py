@@ -28,6 +28,7 @@ from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Transc
 from turnlog.model import CONTENT_TYPE, ROLES, TurnMeta, Usage
 from turnlog.model.plain import plain_json
 from turnlog.record.fields import check_bookmark_name
+from turnlog.record.lookup import may_mean_a_turn
 
 FRAMES = "frames.jsonl"
 CONTENTS = "cas"
@@ -146,10 +147,12 @@ class _Reader:
     def _bookmark(self, frame: Given, head: str | None) -> str | None:
         """Return the bookmark that a turn names; None where it names none, or what can be none."""
         try:
-            return None if head is None else check_bookmark_name(head)
+            if head is None or not may_mean_a_turn(check_bookmark_name(head)):
+                return head
+            self._builder.problem(frame.place, f"bookmark {head!r} could mean a turn of yours; it stays in the event")
         except MetaError as error:
             self._builder.problem(frame.place, f"{error}; it stays in the event")
-            return None
+        return None
 
     def _document(
         self, meta: Mapping[str, Raw], payload: bytes, role: Any, fields: dict[str, Any]

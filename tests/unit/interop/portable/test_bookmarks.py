@@ -45,6 +45,27 @@ def test_those_that_stand_elsewhere_are_kept(source: TurnLog, log: TurnLog) -> N
     assert report.moved_bookmarks == ()
 
 
+def test_none_comes_before_what_a_name_means_here(source: TurnLog, log: TurnLog) -> None:
+    """`main~1` and beginnings of ids mean what they meant, or what they come to mean, unless all are to be taken."""
+    asked = log.add_turn("mine", bookmark="main")
+    log.add_turn("mine too", continues="main")
+    theirs = source.turn("main").id
+    beginning = asked.id[:-1]
+    names = ["main~1", "later~2", beginning, beginning.upper(), "0abc", "5abc", "v1~x"]
+    for name in names:
+        source.bookmarks.set(name, theirs)
+    report = _import(log, exported(source))
+    kept = [*names[:5], "main"]
+    assert sorted((each.name, each.here is None) for each in report.kept_bookmarks) == sorted(
+        (name, name != "main") for name in kept
+    )
+    assert set(_heads(log)) == {"main", "other", "aside", "5abc", "v1~x"}
+    assert log.turn("main~1").id == log.turn(beginning).id == asked.id
+    with TurnLog.open("memory://") as other:
+        _import(other, exported(source), bookmarks="take")
+        assert _heads(other) == _heads(source)
+
+
 def test_those_that_stand_elsewhere_are_taken_on_demand(source: TurnLog, log: TurnLog) -> None:
     """With the turn that each was at, so that it can be put back."""
     mine = log.add_turn("mine", bookmark="main")

@@ -162,6 +162,17 @@ def test_bookmark_that_can_be_none_is_told(export: Export) -> None:
         ]
 
 
+def test_bookmark_that_could_mean_another_turn_is_told(export: Export) -> None:
+    """Whoever writes a store does not say what `main~1` means in a log."""
+    export.add(6, b"more", continues=[IDS[5]], head="main~1")
+    with TurnLog.open("memory://") as log:
+        report = take(log, "xs", export.folder)
+        assert [bookmark.name for bookmark in log.bookmarks.all()] == ["main"]
+        assert [(problem.place, problem.what) for problem in report.problems] == [
+            (7, "bookmark 'main~1' could mean a turn of yours; it stays in the event")
+        ]
+
+
 def test_what_is_missing_is_told(export: Export) -> None:
     """Content that is not there, a parent that is not there, content that is no block, and a damaged frame."""
     (export.folder / "cas" / b64encode(payload_hash(b"a note").encode()).decode()).unlink()
