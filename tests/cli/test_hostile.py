@@ -7,14 +7,14 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.command import TIMEOUT_S, Command
+from tests.cli.command import Command
 from tests.faults import hostile
 from tests.rewriting import position
 
@@ -31,24 +31,40 @@ _LINE_CHARACTERS_MAX = 2000
 
 _MANY = """\
 import json, os, resource, sys
+import turnlog.cli.commands.providers, turnlog.cli.commands.transfer  # which take the longest
 from turnlog.cli.app import main
 
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
-real = os.dup(1)
-outcomes = []
-for arguments in json.loads(sys.argv[1]):
-    for descriptor in (1, 2):
-        os.dup2(os.memfd_create("stream"), descriptor)
-    status = main(arguments)
-    streams = []
-    for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
-        stream.flush()
-        size = os.lseek(descriptor, 0, os.SEEK_END)
-        streams.append(os.pread(descriptor, size, 0).decode(errors="replace"))
-    outcomes.append([status, *streams])
-os.write(real, json.dumps(outcomes).encode())
+def run(environment, lines):
+    os.environ.clear()
+    os.environ.update(environment)
+    resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]),) * 2)
+    real = os.dup(1)
+    outcomes = []
+    for arguments in lines:
+        for descriptor in (1, 2):
+            os.dup2(os.memfd_create("stream"), descriptor)
+        status = main(arguments)
+        streams = []
+        for descriptor, stream in ((1, sys.stdout), (2, sys.stderr)):
+            stream.flush()
+            size = os.lseek(descriptor, 0, os.SEEK_END)
+            streams.append(os.pread(descriptor, size, 0).decode(errors="replace"))
+        outcomes.append([status, *streams])
+    with open(real, "w") as file:
+        print(json.dumps(outcomes), file=file)
+
+for asked in sys.stdin:
+    if not os.fork():
+        run(*json.loads(asked))
+        os._exit(0)
+    _, ended = os.wait()
+    if ended:
+        print(json.dumps(f"ended with {os.waitstatus_to_exitcode(ended)}"), flush=True)
 """
-"""Runs commands one after the other in one process with little memory, as `turnlog` runs each of them."""
+"""Runs commands one after the other in one process with little memory, as `turnlog` runs each of them.
+
+Each list of commands has a copy of a process that has imported them: that takes as long as they do.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,17 +286,27 @@ EDITS: dict[str, Edit] = {
 }
 
 
-def _run(command: Command, commands: Sequence[Sequence[str]]) -> list[tuple[int, str, str]]:
-    done = subprocess.run(
-        [sys.executable, "-c", _MANY, json.dumps(commands), str(_MEMORY_BYTES_MAX)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=command.environment(OPENAI_API_KEY="k"),
-        timeout=2 * TIMEOUT_S,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
-    return json.loads(done.stdout)
+@pytest.fixture(scope="module")
+def many() -> Iterator[subprocess.Popen[bytes]]:
+    """Give the process that runs commands."""
+    program = [sys.executable, "-c", _MANY, str(_MEMORY_BYTES_MAX)]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        yield process
+        process.communicate()
+    assert process.returncode == 0
+
+
+def _run(
+    many: subprocess.Popen[bytes], turnlog: Command, commands: Sequence[Sequence[str]]
+) -> list[tuple[int, str, str]]:
+    """Run commands one after the other; return the exit status, standard output and error of each."""
+    assert many.stdin is not None
+    assert many.stdout is not None
+    many.stdin.write(json.dumps([turnlog.environment(OPENAI_API_KEY="k"), commands]).encode() + b"\n")
+    many.stdin.flush()
+    outcomes = json.loads(many.stdout.readline())
+    assert isinstance(outcomes, list), outcomes
+    return outcomes
 
 
 _COMMANDING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
@@ -293,14 +319,16 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_every_command_ends_with_one_line_at_most(turnlog: Command, original: Store, edit: Edit) -> None:
+def test_every_command_ends_with_one_line_at_most(
+    many: subprocess.Popen[bytes], turnlog: Command, original: Store, edit: Edit
+) -> None:
     """No bug, no traceback, no hang, no memory without bound, and no control character from the store."""
     with closing(sqlite3.connect(original.path)) as source, closing(sqlite3.connect(turnlog.store)) as target:
         source.backup(target)
     store = Store(path=turnlog.store, ids=original.ids)
     edit(store)
     commands = _commands(store.ids)
-    for arguments, (status, stdout, stderr) in zip(commands, _run(turnlog, commands), strict=True):
+    for arguments, (status, stdout, stderr) in zip(commands, _run(many, turnlog, commands), strict=True):
         told: Any = (arguments, status, stderr[-3000:])
         lines = stderr.splitlines()
         assert status in ((0, 1) if arguments[0] in ("verify", "replay") and status != 2 else (0, 2)), told
