@@ -14,6 +14,7 @@ from turnlog.agent.events import OnEvent, OnWindow
 from turnlog.agent.followers import Followers
 from turnlog.agent.functions import Function, Functions
 from turnlog.agent.middleware import Layers, ModelMiddleware, ToolMiddleware
+from turnlog.agent.model_calls import Asked
 from turnlog.agent.opening import Attachments, Opening
 from turnlog.agent.output import Output
 from turnlog.agent.own_loop import OwnLoop
@@ -21,7 +22,7 @@ from turnlog.agent.policy import OnApproval, Policy
 from turnlog.agent.result import RunResult
 from turnlog.agent.run_events import as_events
 from turnlog.agent.run_log import Content, RunLog
-from turnlog.agent.running import Asked, Run
+from turnlog.agent.running import Run
 from turnlog.agent.settled import delivered, hurried_when_cancelled
 from turnlog.agent.target import Named
 from turnlog.agent.time_limit import until_closed

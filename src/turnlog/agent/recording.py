@@ -1,0 +1,175 @@
+"""What a run records: turns that follow each other, and the bookmark that moves along with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from turnlog.agent.events import BookmarkLeft, TurnRecorded
+from turnlog.agent.execution import Execution
+from turnlog.agent.followers import Followers
+from turnlog.agent.opening import record_opening
+from turnlog.agent.run_log import Content, RunLog
+from turnlog.agent.settled import settled
+from turnlog.model import Response, WindowChange
+from turnlog.providers import PreparedRequest, RawEvent
+from turnlog.record.bookmarks import check_head
+from turnlog.record.drafts import TurnDraft, reply_draft
+from turnlog.record.fields import check_bookmark, check_expected_head, check_subject
+from turnlog.record.lookup import is_bookmark
+from turnlog.record.redaction import NOTHING
+from turnlog.turn import Turn, turn_of
+
+
+class Recording:
+    """What a run records. Each turn continues the one before it; a cancellation breaks off no append."""
+
+    def __init__(
+        self,
+        log: RunLog,
+        followers: Followers,
+        *,
+        bookmark: str | Literal[False] | None,
+        expected_head: str | Literal[False] | None,
+        subject: str | Literal[False] | None,
+    ) -> None:
+        """Take what the first turn is to be recorded with; the turns that follow have it from their parent.
+
+        Raises:
+            TurnlogError: as for `TurnLog.add_turn`.
+        """
+        self._log = log
+        self._followers = followers
+        self._bookmark: str | Literal[False] | None = check_bookmark(bookmark)
+        self._expected_head: str | Literal[False] | None = check_expected_head(expected_head)
+        self._subject: str | Literal[False] | None = check_subject(subject)
+        self._on: str | None = None
+        """The bookmark that the turns so far have moved along."""
+        self._head: Turn | None = None
+        self.turns: list[Turn] = []
+        """The turns that were recorded, in their order."""
+        self.calls: list[str] = []
+        """The ids of the model calls that were recorded, in their order."""
+
+    @property
+    def head(self) -> Turn:
+        """The turn that the next one continues; there is one from the first turn on, or from `begin` on."""
+        assert self._head is not None
+        return self._head
+
+    def begin(self, head: Turn) -> None:
+        """Begin at a turn that is recorded already."""
+        self._head = head
+
+    async def go_on(self, headish: str) -> None:
+        """Go on from the turn that the caller has named, along with its bookmark.
+
+        Where the bookmark is, is checked before any tool is called: what tools return is not given up for it.
+
+        Raises:
+            HeadConflictError: it is not where the caller expects it.
+        """
+        self._on = await self._log.executors.run_read(self._bookmark_of, headish)
+        await self._log.executors.run_read(self._expect, self._on)
+
+    async def add(
+        self,
+        content: Content,
+        before: Sequence[TurnDraft],
+        continues: Sequence[str],
+        inherited: Mapping[str, Any],
+        *,
+        api_key: str | None,
+    ) -> None:
+        """Record what is asked, and what goes before it."""
+        subject, self._subject = self._subject, None
+        record = partial(
+            record_opening,
+            self._log,
+            content,
+            before,
+            continues=continues,
+            bookmark=self._take_bookmark(),
+            expected_head=self._take_expected_head(),
+            subject=subject,
+            inherited=inherited,
+            api_key=api_key,
+        )
+        for turn in await settled(self._log.executors, record):
+            self._recorded(turn)
+
+    async def call(self, request: PreparedRequest, *, servers: Sequence[str], change: WindowChange | None) -> str:
+        """Record a model call that asks from the head, before it is made; return its id."""
+        record = partial(self._log.calls.record, self.head.id, request, servers=servers, window=change)
+        call = await settled(self._log.executors, record)
+        self.calls.append(call)
+        return call
+
+    async def reply(self, call: str, events: Sequence[RawEvent], response: Response, *, api_key: str | None) -> None:
+        """Record the reply to a call, and the turn that it makes."""
+        record = partial(
+            self._log.calls.record_reply,
+            call,
+            events,
+            response,
+            continues=self.head.id,
+            bookmark=self._take_bookmark(),
+            api_key=api_key,
+        )
+        self._recorded(await settled(self._log.executors, record))
+
+    async def own_reply(self, response: Response, *, api_key: str | None) -> None:
+        """Record a reply that a middleware gave in place of asking: a turn that no call is behind."""
+        draft = reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark())
+        redacted = NOTHING.with_key(api_key, [draft.payload]).turn(draft)
+        [recorded] = await settled(self._log.executors, partial(self._log.add_group, [redacted]))
+        self._recorded(turn_of(recorded))
+
+    async def results(self, execution: Execution, *, api_key: str | None) -> None:
+        """Record what became of the tool calls of the head: their results, and how they ended.
+
+        Raises:
+            ToolCallTakenError: another run has recorded one of them.
+        """
+        ends, known = execution.ends()
+        record = partial(
+            self._log.tool_calls.record_results,
+            execution.results(),
+            turn=self.head.id,
+            ends=ends,
+            known=known,
+            bookmark=self._take_bookmark(),
+            api_key=api_key,
+        )
+        self._recorded(await settled(self._log.executors, record))
+
+    def _recorded(self, turn: Turn) -> None:
+        self._head = turn
+        self.turns.append(turn)
+        before, self._on = self._on, turn.meta.head if isinstance(turn.meta.head, str) else None
+        self._followers.tell(TurnRecorded(turn=turn))
+        if before is not None and self._on is None:
+            self._followers.tell(BookmarkLeft(bookmark=before, turn=turn))
+
+    def _bookmark_of(self, headish: str) -> str | None:
+        """Return the bookmark that the turns of a run from a turn move along, None for none."""
+        if self._bookmark is not None:
+            return None
+        with self._log.store.read() as transaction:
+            return headish if is_bookmark(transaction, headish) else None
+
+    def _expect(self, continued: str | None) -> None:
+        bookmark = continued if self._bookmark is None else self._bookmark or None
+        with self._log.store.read() as transaction:
+            check_head(transaction, bookmark, self._take_expected_head())
+
+    def _take_bookmark(self) -> str | Literal[False] | None:
+        """Return the bookmark that the caller named, for the first turn; the others move along with it."""
+        bookmark, self._bookmark = self._bookmark, None
+        return bookmark
+
+    def _take_expected_head(self) -> str | Literal[False] | None:
+        """Return where the caller expects the bookmark, for the first turn."""
+        expected, self._expected_head = self._expected_head, None
+        return expected
