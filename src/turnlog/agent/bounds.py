@@ -22,9 +22,10 @@ from turnlog.model import (
     content_bytes,
     decode_content,
 )
-from turnlog.model.blocks import malformed_texts, marked_texts
+from turnlog.model.blocks import malformed_texts
 from turnlog.model.chunked import Chunked
 from turnlog.model.long_strings import LongStrings
+from turnlog.model.marked_blocks import marked_texts
 from turnlog.providers.documents import document_text, document_words
 
 READ_RESULT = "read_result"

@@ -26,9 +26,9 @@ from turnlog.model import (
     cut_call,
     decode_content,
 )
-from turnlog.model.blocks import marked_texts
 from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.model.long_strings import LongStrings
+from turnlog.model.marked_blocks import marked_texts
 from turnlog.projections.turns import children
 from turnlog.record import find_turn, foreseen_key, placed, turn_draft
 from turnlog.record.redaction import NOTHING, Redaction

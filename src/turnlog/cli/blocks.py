@@ -15,7 +15,7 @@ from turnlog.cli.preview import CLOSED, ERASED, START_BYTES_MAX, of_block, of_do
 from turnlog.cli.text import count, first_lines, line_pieces, one_line, printable, said_pieces, without_end
 from turnlog.errors import ContentError
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
-from turnlog.model.blocks import window_content
+from turnlog.model.erased import window_content
 from turnlog.model.long_strings import LongStrings, decoded_pieces
 
 _RESULT_LINES_MAX = 5

@@ -29,8 +29,8 @@ from turnlog.model import (
     merge_options,
     merge_sources,
 )
-from turnlog.model.blocks import erased_content
 from turnlog.model.chunked import Chunked
+from turnlog.model.erased import erased_content
 from turnlog.record.calls import cited_event
 from turnlog.record.compaction import first_parent_runs, run_of
 from turnlog.store import ReadTransaction

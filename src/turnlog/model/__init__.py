@@ -13,12 +13,11 @@ from turnlog.model.blocks import (
     WindowBlock,
     content_bytes,
     decode_content,
-    document_block,
-    document_content,
     parse_content,
 )
 from turnlog.model.calls import BytesRef, CallMeta, ReplyMeta, ToolsMeta
 from turnlog.model.compaction import SummaryMeta
+from turnlog.model.documents import document_block, document_content
 from turnlog.model.log_events import ErasureMeta, GenesisMeta, HoldMeta, SealMeta, TrustMeta
 from turnlog.model.loss import LossEntry, LossKind, LossReport
 from turnlog.model.meta import (

@@ -8,10 +8,10 @@ know (citations, cache hints) are carried in `extra`, so that a block can go bac
 # Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -22,9 +22,7 @@ from turnlog.model.json_text import content_error, fields_once, marked_json, min
 from turnlog.model.long_strings import (
     PIECE,
     LongStrings,
-    base64_pieces,
     base64_size,
-    byte_pieces,
     encoded_text,
     has_long_string,
     joined,
@@ -152,11 +150,8 @@ _OPTIONAL = {
 _FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for kind, t in _BLOCK_TYPES.items()}
 
 _content = msgspec.json.Decoder(list[Block])
-_erased = msgspec.json.Decoder(list[Erased])
-_ERASED = b'[{"type":"erased"'
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _raws = msgspec.json.Decoder(list[Raw])
-_raw_fields = msgspec.json.Decoder(dict[str, Raw])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
 _SHOWN_MAX = 200
@@ -442,123 +437,6 @@ def malformed_texts(field: str = "content") -> Generator[None]:
         raise ContentError(f"{field}: a text is malformed: {error}", field=field) from error
 
 
-def erased_content(turn: str, time: int, *, sealed: bool) -> bytes:
-    """Return what stands in a window for the content of a turn that cannot be read, as JSON text. See `Erased`."""
-    return b"[" + _encoder.encode(Erased(turn=turn, time=time, sealed=sealed)) + b"]"
-
-
-def is_erased_content(content: bytes) -> bool:
-    """Tell whether the content of a message is that of a turn that cannot be read."""
-    return content.startswith(_ERASED)
-
-
-def window_content(content: bytes, *, field: str = "content") -> list[WindowBlock]:
-    """Return the blocks of a message in a window.
-
-    Raises:
-        ContentError: they are no blocks, or one of an erased turn does not stand alone.
-    """
-    if not is_erased_content(content):
-        # As it is, for there are thousands of messages in a window: a list of these blocks is one of those too.
-        return cast("list[WindowBlock]", decode_content(content, field=field))
-    try:
-        blocks = _erased.decode(content)
-    except msgspec.DecodeError as error:
-        raise content_error(error, field) from error
-    if len(blocks) != 1:
-        raise ContentError(f"{field}: what stands for an erased turn stands alone", field=field)
-    return [*blocks]
-
-
-LongKind = Literal["thoughts", "inputs", "results", "documents"]
-"""What may have marks beside text blocks: see `marked_texts`."""
-
-LONG_KINDS: tuple[LongKind, ...] = get_args(LongKind)
-
-
-def marked_texts(content: bytes, long: LongStrings, also: Collection[LongKind] = ()) -> bytes:
-    """Return content with marks in place of the long texts of text blocks that say something, which `long` gets.
-
-    What has none, or is no content, is returned as it is.
-
-    Args:
-        content: JSON of content blocks.
-        long: what gets the texts.
-        also: further kinds of long strings that have marks: what is thought (`thoughts`), those in the input of calls
-            (`inputs`), which is written as it is spelled, the texts of results (`results`), the base64 of documents
-            (`documents`), of those in results where these have marks.
-
-    Raises:
-        ContentError: such a text is malformed.
-    """
-    if len(content) <= PIECE:
-        return content
-    own = LongStrings()
-    marked = own.out_of_json(content)
-    try:
-        records = _raw_blocks.decode(marked) if own else []
-    except msgspec.DecodeError:
-        return content
-    with malformed_texts():
-        is_marked = [_mark_block(record, own, long, also) for record in records]
-    return _encoder.encode(own.into(records)) if any(is_marked) else content
-
-
-def _mark_block(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[LongKind]) -> bool:
-    """Return whether something that a block says was long, which has a mark of `long` then."""
-    match bytes(record.get("type", b"")):
-        case b'"text"':
-            return _mark(record, "text", own, long)
-        case b'"thinking"' if "thoughts" in also:
-            return _mark(record, "thinking", own, long)
-        case b'"tool_use"' if "inputs" in also and own.is_in(given := bytes(record.get("input", b""))):
-            record["input"] = Raw(long.json_taken_over(own, given))
-            return True
-        case b'"tool_result"' if "results" in also:
-            return _mark(record, "content", own, long) or _mark_inside(record, own, long, also)
-        case b'"document"' if "documents" in also:
-            return _mark_data(record, own, long)
-        case _:
-            return False
-
-
-def _mark_inside(record: dict[str, Raw], own: LongStrings, long: LongStrings, also: Collection[LongKind]) -> bool:
-    """Return whether something that a block of a result says was long, which has a mark of `long` then."""
-    try:
-        inside = _raw_blocks.decode(record.get("content", b""))
-    except msgspec.DecodeError:
-        return False
-    is_marked = [_mark_block(each, own, long, also) for each in inside]
-    if not any(is_marked):
-        return False
-    record["content"] = Raw(_encoder.encode(inside))
-    return True
-
-
-def _mark_data(record: dict[str, Raw], own: LongStrings, long: LongStrings) -> bool:
-    """Return whether the base64 of a document was long, which has a mark of `long` then."""
-    try:
-        source = _raw_fields.decode(record.get("source", b""))
-    except msgspec.DecodeError:
-        return False
-    if not _mark(source, "data", own, long):
-        return False
-    record["source"] = Raw(_encoder.encode(source))
-    return True
-
-
-def _mark(record: dict[str, Raw], name: str, own: LongStrings, long: LongStrings) -> bool:
-    """Return whether a field is a text that was long and says something, which has a mark of `long` then."""
-    text = bytes(record.get(name, b""))
-    if text[:1] != b'"' or not own.is_in(text):
-        return False
-    mark = text[1:-1].decode()
-    if own.is_blank(mark):
-        return False
-    record[name] = Raw(_encoder.encode(long.taken_over(own, mark)))
-    return True
-
-
 def _decode_with_extra(payload: bytes, field: str) -> list[Block]:
     """Decode blocks one by one: some have keys that turnlog does not know, or are malformed."""
     try:
@@ -613,28 +491,3 @@ def _kind(record: Mapping[str, Raw], field: str, kinds: tuple[str, ...]) -> str:
             f"{field}.type: {shown!r} is not a content block here (one of {', '.join(kinds)})", field=f"{field}.type"
         )
     return cast("str", kind)
-
-
-def document_block(payload: bytes, media_type: str) -> Document:
-    """Return what a document turn says, as a content block."""
-    data = ""
-    for piece in base64_pieces(byte_pieces(payload)):
-        data += piece.decode()  # in a loop of this form CPython makes it longer where it stands, and so without a copy
-    return Document(source=Source(media_type=media_type, data=data))
-
-
-def marked_document(payload: bytes, media_type: str, long: LongStrings) -> Document:
-    """Return the same, with a mark in place of its base64 where it is large. That is never whole then."""
-    if len(payload) <= PIECE:
-        return document_block(payload, media_type)
-
-    def pieces() -> Iterator[str]:
-        return (piece.decode() for piece in base64_pieces(byte_pieces(payload)))
-
-    return Document(source=Source(media_type=media_type, data=long.made_of(pieces)))
-
-
-def document_content(payload: bytes, media_type: str) -> bytes:
-    """Return the content of a document turn, one base64 document block, as JSON text."""
-    before = b'[{"type":"document","source":{"type":"base64","media_type":%b,"data":"' % _encoder.encode(media_type)
-    return joined(chain((before,), base64_pieces(byte_pieces(payload)), (b'"}}]',)))

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.model.blocks import BLOCK_TYPES, Native, WindowBlock, is_erased_content, parse_content, window_content
+from turnlog.model.blocks import BLOCK_TYPES, Native, WindowBlock, parse_content
+from turnlog.model.erased import is_erased_content, window_content
 from turnlog.model.json_text import content_error, marked_json
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.options import Options, Sources

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
-from turnlog.model.blocks import is_erased_content, parse_content
+from turnlog.model.blocks import parse_content
+from turnlog.model.erased import is_erased_content
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.plain import plain_json
 from turnlog.model.shown import shown

@@ -31,9 +31,11 @@ from turnlog.model import (
     ToolUse,
     WindowBlock,
 )
-from turnlog.model.blocks import LONG_KINDS, malformed_texts, marked_texts, window_content
+from turnlog.model.blocks import malformed_texts
 from turnlog.model.chunked import Chunked
+from turnlog.model.erased import window_content
 from turnlog.model.long_strings import LongStrings
+from turnlog.model.marked_blocks import LONG_KINDS, marked_texts
 from turnlog.model.names import api_name, provider_name
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.documents import document_text, document_words, named, named_text, of_type

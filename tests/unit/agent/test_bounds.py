@@ -22,7 +22,7 @@ from turnlog.model import (
     content_bytes,
     long_strings,
 )
-from turnlog.model.blocks import erased_content
+from turnlog.model.erased import erased_content
 from turnlog.model.long_strings import PIECE, LongStrings
 
 LONG = "a" * (NOTICE_BYTES_MAX + 11)

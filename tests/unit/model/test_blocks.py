@@ -19,8 +19,6 @@ from turnlog.model import (
     ToolUse,
     content_bytes,
     decode_content,
-    document_block,
-    document_content,
     parse_content,
 )
 from turnlog.model.blocks import is_in_form
@@ -413,18 +411,3 @@ def test_blocks_cannot_be_changed() -> None:
     """A block is frozen."""
     with pytest.raises(AttributeError):
         Text(text="x").text = "y"  # type: ignore[misc]
-
-
-def test_document_content_is_one_base64_block() -> None:
-    """A document turn is rebuilt as one document block, equal to the same block recorded as content."""
-    payload = bytes(range(256))
-    content = document_content(payload, 'text/x"y')
-    [block] = msgspec.json.decode(content)
-    assert block["source"]["media_type"] == 'text/x"y'
-    assert list(block) == ["type", "source"]
-    assert list(block["source"]) == ["type", "media_type", "data"]
-    decoded = _one(content)
-    assert isinstance(decoded, Document)
-    assert content_bytes([decoded]) == content
-    assert decoded == document_block(payload, 'text/x"y')
-    assert document_content(b"", "a/b").endswith(b'"data":""}}]')

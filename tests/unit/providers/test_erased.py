@@ -9,7 +9,8 @@ from tests.wires.typed_bodies import check_body
 from turnlog import providers
 from turnlog.errors import ContentError, UnsupportedContentError
 from turnlog.model import ContextWindow, Erased, Message, parse_window
-from turnlog.model.blocks import content_bytes, erased_content, parse_content, window_content
+from turnlog.model.blocks import content_bytes, parse_content
+from turnlog.model.erased import erased_content, window_content
 from turnlog.providers import Capabilities
 from turnlog.providers.conversation import ERASED
 

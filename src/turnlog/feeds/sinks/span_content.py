@@ -23,8 +23,8 @@ from turnlog.model.blocks import (
     ToolUse,
     WindowBlock,
     malformed_texts,
-    window_content,
 )
+from turnlog.model.erased import window_content
 from turnlog.model.long_strings import LongStrings
 
 TEXT_BYTES_MAX = 1024 * 1024

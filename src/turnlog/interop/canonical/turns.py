@@ -27,7 +27,7 @@ from turnlog.model import (
     decode_content,
     normal_stop_reason,
 )
-from turnlog.model.blocks import marked_document
+from turnlog.model.documents import marked_document
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongStrings
 from turnlog.record import Note, TurnDraft, turn_draft

@@ -25,7 +25,8 @@ from turnlog.model import (
     ToolUse,
     Usage,
 )
-from turnlog.model.blocks import Block, marked_document
+from turnlog.model.blocks import Block
+from turnlog.model.documents import marked_document
 from turnlog.model.long_strings import LongStrings
 from turnlog.providers.documents import document_text, of_type
 

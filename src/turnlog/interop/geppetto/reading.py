@@ -44,7 +44,8 @@ from turnlog.model import (
     decode_content,
 )
 from turnlog.model import Block as ContentBlock
-from turnlog.model.blocks import WindowBlock, document_block
+from turnlog.model.blocks import WindowBlock
+from turnlog.model.documents import document_block
 from turnlog.model.json_values import DEPTH_MAX
 from turnlog.turn import Turn as LogTurn
 
