@@ -7,8 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnlog.audit.report import shown
-from turnlog.store import SQLRow, SQLTransaction, SyncProjection
+from turnlog.audit.report import NOT_DAMAGE, shown
+from turnlog.errors import StoreError
+from turnlog.store import ReadTransaction, ScratchTransaction, SQLRow, SQLTransaction, Store, SyncProjection
 
 _RANKS: dict[type, int] = {int: 1, float: 1, str: 2, bytes: 3}
 
@@ -32,6 +33,54 @@ class Difference(Struct, frozen=True, kw_only=True):
         """Return it on one line."""
         rows = "a row" if self.rows == 1 else f"{self.rows:,} rows"
         return f"in {rows}: {self.table} has {_row(self.stored)}, rebuilt {_row(self.rebuilt)}"
+
+
+def damaged_projections(store: Store, transaction: ReadTransaction, scratch: ScratchTransaction) -> dict[str, str]:
+    """Return how the synchronous projections differ from the events of a snapshot, one line each, by name.
+
+    What was folded may have been erased since: then the events are folded again, as the snapshot has them.
+
+    Args:
+        store: the store.
+        transaction: the snapshot.
+        scratch: what its events were folded into, as they were read.
+
+    Raises:
+        StoreError: the snapshot cannot be read.
+    """
+
+    def compared(rebuilt: ScratchTransaction) -> dict[str, str]:
+        lines = {projection.name: _damage(transaction, rebuilt, projection) for projection in store.projections}
+        return {name: line for name, line in lines.items() if line is not None}
+
+    damaged = compared(scratch)
+    if not damaged or not transaction.last_erasure():
+        return damaged
+    with store.scratch() as again:
+        try:
+            for recorded in transaction.log():
+                again.fold(recorded)
+        except NOT_DAMAGE:
+            raise
+        except StoreError:  # an event that is damaged, which is told
+            return damaged
+        return compared(again)
+
+
+def _damage(transaction: ReadTransaction, rebuilt: ScratchTransaction, projection: SyncProjection) -> str | None:
+    """Return how a projection differs from what folding the log anew gives; None where it does not."""
+    # What stands in the place of a table may be anything, and may take for ever to be read.
+    if not transaction.has(projection):
+        return f"the {projection.name} cannot be compared with its rebuild: it has not all of its tables"
+    try:
+        found = list(differences(transaction, rebuilt, projection))
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the engine raises, the other projections are compared
+        return f"the {projection.name} cannot be read: {error}"
+    if not found:
+        return None
+    return f"the {projection.name} differs from its rebuild {'; '.join(map(str, found))}"
 
 
 def differences(stored: SQLTransaction, rebuilt: SQLTransaction, projection: SyncProjection) -> Iterator[Difference]:

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from turnlog.errors import (
+    SealError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreDeniedError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
+
+NOT_DAMAGE = (SealError, StoreBusyError, StoreClosedError, StoreDeniedError, StoreFullError, StoreReadOnlyError)
+"""What says nothing of what is stored: it is raised, and not noted."""
+
 DAMAGE_MAX = 10_000
 """More damage than this is counted and not listed."""
 

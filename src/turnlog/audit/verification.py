@@ -18,27 +18,17 @@ from turnlog.audit.citations import Citations, check_genesis
 from turnlog.audit.contents import Contents
 from turnlog.audit.erasures import Erasures
 from turnlog.audit.known import Known
-from turnlog.audit.projections import differences
-from turnlog.audit.report import Findings, VerifyReport, shown
+from turnlog.audit.projections import damaged_projections
+from turnlog.audit.report import NOT_DAMAGE, Findings, VerifyReport, shown
 from turnlog.audit.requests import Requests
 from turnlog.audit.rows import Row, examine, plain
 from turnlog.audit.threads import Threads
 from turnlog.digest import leaf_hash
-from turnlog.errors import (
-    CorruptionError,
-    SealError,
-    StoreBusyError,
-    StoreClosedError,
-    StoreDeniedError,
-    StoreError,
-    StoreFullError,
-    StoreReadOnlyError,
-    TurnlogError,
-)
+from turnlog.errors import CorruptionError, StoreBusyError, StoreError, TurnlogError
 from turnlog.events import ERASURE, TURN
 from turnlog.ids import is_id
 from turnlog.projections.tree import TREE
-from turnlog.store import Placement, ReadTransaction, ScratchTransaction, Store, StoredRow, SyncProjection
+from turnlog.store import Placement, ReadTransaction, ScratchTransaction, Store, StoredRow
 from turnlog.store.reading import NOT_SETTLED, SETTLED_TRIES_MAX, SETTLED_WAIT_S
 
 Progress = Callable[[int, int], None]
@@ -56,7 +46,6 @@ _ROUNDS_MAX = 10
 _POSITION_MIN = -(1 << 63)
 _POSITION_MAX = (1 << 63) - 1
 _ERASED = int(Placement.ERASED)
-_NOT_DAMAGE = (SealError, StoreBusyError, StoreClosedError, StoreDeniedError, StoreFullError, StoreReadOnlyError)
 
 
 def verify(
@@ -109,7 +98,7 @@ def _roots(store: Store, given: Sequence[Anchor], findings: Findings) -> Roots |
             kept = list(stored_anchors(transaction, findings))
             if not kept and not given and not transaction.has(TREE):
                 return None
-    except _NOT_DAMAGE:
+    except NOT_DAMAGE:
         raise
     except StoreError as error:
         findings.add(str(error))
@@ -170,7 +159,7 @@ class _Verification:
             self._log()
             if engine is not None:
                 self._engine_damage(engine.result())
-        damaged = self._last(schema)
+        damaged = self._last()
         self._tell_progress()
         repaired: tuple[str, ...] = ()
         if repair:
@@ -195,7 +184,7 @@ class _Verification:
     def _schema(self) -> list[str]:
         try:
             return self._store.check_schema()
-        except _NOT_DAMAGE:
+        except NOT_DAMAGE:
             raise
         except StoreError as error:
             return [str(error)]
@@ -203,7 +192,7 @@ class _Verification:
     def _engine(self) -> list[tuple[int | None, str]]:
         try:
             return list(self._store.check())
-        except _NOT_DAMAGE:
+        except NOT_DAMAGE:
             raise
         except StoreError as error:
             return [(None, str(error))]
@@ -216,7 +205,7 @@ class _Verification:
     def _others(self) -> list[str]:
         try:
             return self._store.unread()
-        except _NOT_DAMAGE:
+        except NOT_DAMAGE:
             raise
         except StoreError as error:
             self._tell([str(error)])
@@ -232,7 +221,7 @@ class _Verification:
                     end = cast("object", transaction.log_end())
                 # In a table that is not turnlog's it may be anything.
                 self._end = end if isinstance(end, int) else _POSITION_MAX
-            except _NOT_DAMAGE:
+            except NOT_DAMAGE:
                 raise
             except StoreError:
                 self._end = _POSITION_MAX  # it is told by the page that cannot be read
@@ -249,7 +238,7 @@ class _Verification:
             try:
                 with self._store.read() as transaction:
                     found = self._rows(transaction, limit)
-            except _NOT_DAMAGE:
+            except NOT_DAMAGE:
                 raise
             except StoreError as error:
                 if limit > 1:
@@ -398,14 +387,14 @@ class _Verification:
 
     def _wrong(self, what: str, error: Exception) -> None:
         """Note what was raised as damage, unless it says nothing of what is stored."""
-        if isinstance(error, _NOT_DAMAGE):
+        if isinstance(error, NOT_DAMAGE):
             raise error
         name = "" if isinstance(error, TurnlogError) else f"{type(error).__name__}: "
         self._findings.add(f"{what}: {name}{error}")
 
     # The projections
 
-    def _last(self, schema: Sequence[str]) -> dict[str, str]:
+    def _last(self) -> dict[str, str]:
         """Read what others have appended meanwhile, and compare the projections in the same snapshot.
 
         Returns:
@@ -422,9 +411,9 @@ class _Verification:
                     self._lowest(transaction)
                     if self._roots is not None:
                         self._roots.check_kept(transaction)
-                    return self._compared(transaction, schema)
+                    return damaged_projections(self._store, transaction, self._scratch)
             raise StoreBusyError(NOT_SETTLED)
-        except _NOT_DAMAGE:
+        except NOT_DAMAGE:
             raise
         except StoreError as error:
             self._tell([str(error)])
@@ -440,67 +429,19 @@ class _Verification:
             self._findings.at(_POSITION_MIN)
             self._findings.add("it stands before the first global position")
 
-    def _compared(self, transaction: ReadTransaction, schema: Sequence[str]) -> dict[str, str]:
-        """Return how the projections differ from the events of a snapshot, by name.
-
-        What was folded may have been erased since: then the events are folded again, as the snapshot has them.
-        """
-
-        def compared(scratch: ScratchTransaction) -> dict[str, str]:
-            return {
-                projection.name: line
-                for projection in self._store.projections
-                if (line := self._projection(transaction, scratch, projection, schema)) is not None
-            }
-
-        damaged = compared(self._scratch)
-        if not damaged or not transaction.last_erasure():
-            return damaged
-        with self._store.scratch() as scratch:
-            try:
-                for recorded in transaction.log():
-                    scratch.fold(recorded)
-            except _NOT_DAMAGE:
-                raise
-            except StoreError:  # an event that is damaged, which is told
-                return damaged
-            return compared(scratch)
-
-    def _projection(
-        self,
-        transaction: ReadTransaction,
-        scratch: ScratchTransaction,
-        projection: SyncProjection,
-        schema: Sequence[str],
-    ) -> str | None:
-        """Return how a projection differs from what folding the log anew gives."""
-        for table in projection.tables:
-            # What stands in the place of a table may be anything, and may take for ever to be read.
-            if any(f"table {table!r} is missing" in line or f"view {table!r}" in line for line in schema):
-                return f"the {projection.name} cannot be compared with its rebuild: there is no table {table!r}"
-        try:
-            found = list(differences(transaction, scratch, projection))
-        except StoreError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever the engine raises, the other projections are compared
-            return f"the {projection.name} cannot be read: {error}"
-        if not found:
-            return None
-        return f"the {projection.name} differs from its rebuild {'; '.join(map(str, found))}"
-
     def _repair(self, schema: list[str], damaged: dict[str, str]) -> tuple[tuple[str, ...], list[str], dict[str, str]]:
         """Build anew what is damaged, and look again. Return what is in order now, and what is still wrong."""
         if not schema and not damaged:
             return (), schema, damaged
         try:
             self._store.rebuild(list(damaged))
-        except _NOT_DAMAGE:
+        except NOT_DAMAGE:
             raise
         except StoreError as error:
             self._tell([f"the projections cannot be built anew: {error}"])
             return (), schema, damaged
         schema_now = self._schema()
-        damaged_now = self._last(schema_now)
+        damaged_now = self._last()
         repaired = [name for name in damaged if name not in damaged_now]
         if set(schema) - set(schema_now):
             repaired.append("schema")

@@ -26,7 +26,7 @@ from turnlog.store.rows import (
     recorded_page,
 )
 from turnlog.store.sealing import seal_policy
-from turnlog.store.transactions import SideTables, SQLRow
+from turnlog.store.transactions import SideTables, SQLRow, SyncProjection
 from turnlog.store.values import Placement, SealPolicy, StoredRow
 
 _PAGE_EVENTS = 1000
@@ -78,8 +78,8 @@ class LogRead(ABC):
         """Run a statement and iterate over the rows of its result; other statements may run meanwhile."""
 
     @abstractmethod
-    def has(self, side: SideTables) -> bool:
-        """Tell whether the store has gained tables."""
+    def has(self, side: SideTables | SyncProjection) -> bool:
+        """Tell whether the store has all tables of side tables, or of a projection."""
 
     def seal_policy(self) -> SealPolicy | None:
         """Return what is recorded sealed; None where nothing ever was."""

@@ -98,8 +98,8 @@ class ReadTransaction(FoldTransaction, Protocol):
         """
         ...
 
-    def has(self, side: SideTables) -> bool:
-        """Tell whether the store has gained tables."""
+    def has(self, side: SideTables | SyncProjection) -> bool:
+        """Tell whether the store has all tables of side tables, or of a projection. A view, say, is none of them."""
         ...
 
     def unsettled(self) -> Mapping[str, tuple[str, int]]:

@@ -6,7 +6,7 @@ import pytest
 
 from turnlog.errors import CorruptionError
 from turnlog.events import Arrival
-from turnlog.store import SideTables, Store
+from turnlog.store import SideTables, Store, WriteTransaction
 from turnlog.testing.harness import StoreHarness, append, new_event
 
 NOTES = SideTables(
@@ -34,6 +34,22 @@ class StoreSides(StoreHarness):
             assert transaction.has(NOTES)
             assert transaction.rows("SELECT name, bytes FROM notes") == [("a", b"\x00\xff")]
             assert transaction.rows("SELECT number FROM more_notes") == []
+
+    def test_a_store_has_the_tables_of_its_projections(self, store: Store) -> None:
+        """Whoever reads them can know that they are there, in the same snapshot."""
+        with store.read() as transaction:
+            assert [projection.name for projection in store.projections if not transaction.has(projection)] == []
+
+    def test_a_view_is_no_table(self, store: Store) -> None:
+        """What stands in the place of a table may take for ever to be read: the store has not all of its tables."""
+
+        def plan(transaction: WriteTransaction) -> None:
+            transaction.run("CREATE TABLE more_notes (number BIGINT PRIMARY KEY)")
+            transaction.run("CREATE VIEW notes AS SELECT number FROM more_notes")
+
+        store.write(plan)
+        with store.read() as transaction:
+            assert not transaction.has(NOTES)
 
     def test_part_of_a_side_table_is_read_by_its_bytes(self, store: Store) -> None:
         """`substr` counts from 1, as both engines have it."""

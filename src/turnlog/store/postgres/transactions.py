@@ -192,10 +192,13 @@ class PostgresRead(PostgresSQL, LogRead):
             self._not_settled = {event_id: (stream, position) for event_id, stream, position in rows}
         return found
 
-    def has(self, side: SideTables) -> bool:
-        """Tell whether the store has gained tables."""
-        there = ", ".join("to_regclass(?) IS NOT NULL" for _ in side.tables)
-        return all(self.rows(f"SELECT {there}", side.tables)[0])
+    def has(self, side: SideTables | SyncProjection) -> bool:
+        """Tell whether the store has all tables of side tables, or of a projection."""
+        named = ", ".join("to_regclass(?)" for _ in side.tables)
+        [(found,)] = self.rows(
+            f"SELECT count(*) FROM pg_class WHERE oid IN ({named}) AND relkind IN ('r', 'p')", side.tables
+        )
+        return found == len(side.tables)
 
     def log_end(self) -> int:
         """Return the global position of the last event, 0 in an empty log."""

@@ -52,8 +52,8 @@ class SQLiteRead(SQLiteSQL, LogRead):
         SQLiteSQL.__init__(self, cursor)
         LogRead.__init__(self, payloads, seals)
 
-    def has(self, side: SideTables) -> bool:
-        """Tell whether the store has gained tables."""
+    def has(self, side: SideTables | SyncProjection) -> bool:
+        """Tell whether the store has all tables of side tables, or of a projection."""
         marks = ", ".join("?" * len(side.tables))
         found = self.rows(f"{OBJECTS} WHERE type = 'table' AND name IN ({marks})", side.tables)
         return len(found) == len(side.tables)
