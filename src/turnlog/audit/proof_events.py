@@ -22,7 +22,7 @@ from turnlog.events.sealing import SECRET_BYTES, open_private
 from turnlog.model import BytesRef
 from turnlog.model.depth import is_deeper
 from turnlog.model.json_text import UNREADABLE
-from turnlog.model.long_strings import byte_pieces, joined
+from turnlog.model.pieces import byte_pieces, joined
 
 HELD_BYTES_MAX = 1024 * 1024
 """A part of at most so many bytes is held, and not read again."""

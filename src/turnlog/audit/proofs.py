@@ -37,7 +37,7 @@ from turnlog.audit.proof_events import (
 )
 from turnlog.audit.report import shown
 from turnlog.errors import ProofError
-from turnlog.model.long_strings import PIECE, base64_pieces
+from turnlog.model.pieces import PIECE, base64_pieces
 
 PROOF = "c2sp.org/tlog-proof@v1"
 CONSISTENCY = "turnlog-consistency-proof@v1"

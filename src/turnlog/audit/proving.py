@@ -14,7 +14,7 @@ from turnlog.audit.tree import Nodes, grow
 from turnlog.errors import CorruptionError, ErasedError, ProofError, StoreReadOnlyError
 from turnlog.events import CALL, PARENT, Recorded
 from turnlog.events.sealing import event_secret_of
-from turnlog.model.long_strings import byte_pieces
+from turnlog.model.pieces import byte_pieces
 from turnlog.projections.checkpoints import latest
 from turnlog.record import find_event
 from turnlog.record.calls import call_meta, read_kept, split_kept

@@ -16,7 +16,8 @@ from turnlog.cli.text import count, first_lines, line_pieces, one_line, printabl
 from turnlog.errors import ContentError
 from turnlog.model import Document, Erased, Native, Text, Thinking, ToolResult, ToolUse, WindowBlock
 from turnlog.model.erased import window_content
-from turnlog.model.long_strings import LongStrings, decoded_pieces
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import decoded_pieces
 
 _RESULT_LINES_MAX = 5
 """Of a tool's result so many lines are shown where blocks are abbreviated."""

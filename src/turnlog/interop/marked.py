@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.model.json_text import UNREADABLE
-from turnlog.model.long_strings import PIECE, LongString, LongStrings, check_utf8, decoded_pieces, joined, string_pieces
+from turnlog.model.long_strings import LongString, LongStrings, string_pieces
+from turnlog.model.pieces import PIECE, check_utf8, decoded_pieces, joined
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
 _MARK_IN_JSON = re.compile(rb'"([0-9a-f]{32}-[0-9]+-)[0-9]+;"')

@@ -16,7 +16,7 @@ import msgspec
 from turnlog.errors import FormatError, os_reason
 from turnlog.interop.marked import Marks
 from turnlog.model.depth import NESTED_FIELD_DEPTH_MAX, is_deeper
-from turnlog.model.long_strings import check_utf8
+from turnlog.model.pieces import check_utf8
 from turnlog.record.files import open_regular
 
 UNKNOWN_TYPE = "unknown"

@@ -19,14 +19,8 @@ from msgspec import Raw, Struct
 from turnlog.errors import ContentError
 from turnlog.model.depth import in_layers, is_deeper
 from turnlog.model.json_text import content_error, fields_once, marked_json, minify, no_utf8
-from turnlog.model.long_strings import (
-    PIECE,
-    LongStrings,
-    base64_size,
-    encoded_text,
-    has_long_string,
-    joined,
-)
+from turnlog.model.long_strings import LongStrings, has_long_string
+from turnlog.model.pieces import PIECE, base64_size, encoded_text, joined
 from turnlog.model.plain import plain_json
 from turnlog.model.shown import shown
 

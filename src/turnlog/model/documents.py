@@ -8,7 +8,8 @@ from itertools import chain
 import msgspec
 
 from turnlog.model.blocks import Document, Source
-from turnlog.model.long_strings import PIECE, LongStrings, base64_pieces, byte_pieces, joined
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE, base64_pieces, byte_pieces, joined
 
 _encoder = msgspec.json.Encoder()
 

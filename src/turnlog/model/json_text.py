@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.model.long_strings import PIECE, LongStrings, check_utf8
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE, check_utf8
 from turnlog.model.surrogates import HALF
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.model.blocks import malformed_texts
-from turnlog.model.long_strings import PIECE, LongStrings
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE
 
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _raw_fields = msgspec.json.Decoder(dict[str, Raw])

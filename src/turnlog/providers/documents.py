@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.model import Document, Native, Text
-from turnlog.model.long_strings import LongStrings, base64_text, text_pieces
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import base64_text, text_pieces
 
 _TEXT_LIKE = (
     "text/*",

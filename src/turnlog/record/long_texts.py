@@ -7,7 +7,8 @@ from itertools import chain
 
 import msgspec
 
-from turnlog.model.long_strings import check_utf8, decoded_text, in_json, string_pieces
+from turnlog.model.long_strings import string_pieces
+from turnlog.model.pieces import check_utf8, decoded_text, in_json
 
 LONG_BYTES = 1 << 21
 """So many bytes are a long text."""

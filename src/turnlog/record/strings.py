@@ -9,7 +9,8 @@ from typing import Protocol
 
 import msgspec
 
-from turnlog.model.long_strings import PIECE, decode_string
+from turnlog.model.long_strings import decode_string
+from turnlog.model.pieces import PIECE
 from turnlog.record.long_texts import LONG_BYTES, Text, json_text
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)

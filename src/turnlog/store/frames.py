@@ -14,7 +14,7 @@ from typing import Protocol
 
 import zstandard
 
-from turnlog.model.long_strings import byte_pieces, joined
+from turnlog.model.pieces import byte_pieces, joined
 
 LEVEL = 3
 FAST_LEVEL = 1

@@ -11,7 +11,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, Event, Recorded, Seals, unreadable
 from turnlog.events.form import decode_recorded, plain_size
 from turnlog.events.sealing import event_secret_of
-from turnlog.model.long_strings import joined
+from turnlog.model.pieces import joined
 from turnlog.store.payloads import FILE_BYTES_MIN, PayloadPlacer
 from turnlog.store.rows import (
     IN_FILES,

@@ -24,7 +24,7 @@ from turnlog.digest import PREFIX, pieces_digest, sri, sri_bytes
 from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError, os_reason
 from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, OpenedPayload, sealed_pieces
-from turnlog.model.long_strings import byte_pieces, joined
+from turnlog.model.pieces import byte_pieces, joined
 from turnlog.store import frames, incoming, sealed_payloads
 from turnlog.store.files import FILE_MODE, file_error, open_file
 from turnlog.store.incoming import Incoming

@@ -12,7 +12,7 @@ from itertools import chain
 import zstandard
 
 from turnlog.events.sealing import OpenedPayload
-from turnlog.model.long_strings import byte_pieces
+from turnlog.model.pieces import byte_pieces
 from turnlog.store import frames
 
 _AS_IS, _AS_FRAME = b"\x00", b"\x01"

@@ -23,7 +23,8 @@ from turnlog.model import (
     long_strings,
 )
 from turnlog.model.erased import erased_content
-from turnlog.model.long_strings import PIECE, LongStrings
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE
 
 LONG = "a" * (NOTICE_BYTES_MAX + 11)
 

@@ -21,7 +21,7 @@ from turnlog.feeds.sinks import Batch, ParquetFiles
 from turnlog.feeds.sinks.interface import Choice
 from turnlog.feeds.sinks.parquet import columns
 from turnlog.feeds.sinks.reading import LogReader
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import open_store

@@ -9,7 +9,7 @@ import pytest
 from turnlog.errors import ContentError
 from turnlog.feeds.sinks.span_content import PARTS_BYTES_MAX, TEXT_BYTES_MAX, Said, SpanContent
 from turnlog.model.blocks import ToolResult, ToolUse
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 
 TEXTS: dict[str, tuple[Callable[[str], dict[str, Any]], Callable[[str], dict[str, Any]]]] = {
     "text": (lambda said: {"type": "text", "text": said}, lambda said: {"type": "text", "content": said}),

@@ -21,7 +21,7 @@ from turnlog.interop.marked import (
     whole,
 )
 from turnlog.interop.texts import DamagedError, parsed
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 
 LONG = "é" * PIECE
 FIELDS = msgspec.json.Decoder(dict[str, Raw])

@@ -3,10 +3,8 @@
 import gc
 import json
 import random
-import re
 import sys
 import weakref
-from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -30,17 +28,8 @@ from turnlog.model import (
 )
 from turnlog.model.blocks import text_content
 from turnlog.model.json_text import minify
-from turnlog.model.long_strings import (
-    PIECE,
-    LongStrings,
-    base64_bytes,
-    base64_text,
-    decoded_text,
-    has_long_string,
-    is_base64,
-    json_pieces,
-    text_pieces,
-)
+from turnlog.model.long_strings import LongStrings, has_long_string, json_pieces
+from turnlog.model.pieces import PIECE
 
 UNITS = ("a", "ab cd\n", "é", "漢字", "😀", "a😀", '"', "\\", '\\"', "\x00\x1f", "\x7f", "\n", " ", "C:\\new\\u0041")
 
@@ -290,69 +279,6 @@ def test_a_text_that_is_made_in_pieces_stands_wherever_another_one_does() -> Non
     assert long.encoded_into(msgspec.json.encode([f"<{mark}>"])) == msgspec.json.encode([f"<{text}>"])
     long.check()
     assert made == 6
-
-
-def cut(text: str, source: random.Random) -> Iterator[str]:
-    """Iterate over a text in pieces of any length."""
-    while text:
-        end = source.randrange(8)
-        yield text[:end]
-        text = text[end:]
-
-
-BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-"""RFC 4648 §4. Python takes more padding than there is to be."""
-
-WRONG_BASE64 = (
-    "a",
-    "ab=",
-    "abc=d",
-    "=",
-    "====",
-    "ab==ab==",
-    "abc=abcd",
-    "ab==\n",
-    "ab c",
-    "é",
-    "ab=c",
-    "ab-_",
-    "abcd=",
-)
-
-
-@pytest.mark.parametrize(
-    "text", ["", *(b64encode(b"\xff\x00ab\xfe" * 9)[:-4].decode() + end for end in ("", "ab==", "abc="))]
-)
-@pytest.mark.parametrize("wrong", ["", *WRONG_BASE64])
-def test_base64_in_pieces_is_what_it_is_as_a_whole(text: str, wrong: str) -> None:
-    """Wherever it is cut, and whatever is wrong with it."""
-    whole = text + wrong
-    wanted = b64decode(whole) if BASE64.fullmatch(whole) else None
-    assert is_base64(whole) is (wanted is not None)
-    for seed in range(40):
-        if wanted is not None:
-            assert b"".join(base64_bytes(cut(whole, random.Random(seed)))) == wanted
-            continue
-        with pytest.raises(ValueError):  # noqa: PT011 - of whatever kind
-            b"".join(base64_bytes(cut(whole, random.Random(seed))))
-
-
-def test_text_in_base64_is_read_in_pieces() -> None:
-    """What is no UTF-8 is refused, also where only its end is missing."""
-    text = drawn(7, 3 * PIECE)
-    data = b64encode(text.encode()).decode()
-    assert "".join(base64_text(text_pieces(data))) == text
-    for wrong in (b"\xff", "é".encode()[:1]):
-        with pytest.raises(UnicodeDecodeError):
-            list(base64_text(text_pieces(b64encode(text.encode() + wrong).decode())))
-
-
-def test_what_is_no_text_can_be_replaced_in_pieces() -> None:
-    """As it is in a whole."""
-    text = drawn(8, 2 * PIECE).encode()
-    for wrong in (b"\xff\xfe", b"\xf0\x9f\x98", b"\xed\xa0\xbd"):
-        broken = text[: PIECE - 1] + wrong + text[PIECE - 1 :] + wrong
-        assert "".join(decoded_text(broken, "replace")) == broken.decode(errors="replace")
 
 
 @pytest.mark.parametrize("source", [b'["not ended', b'["\xff"]', b"[" * 10_000])

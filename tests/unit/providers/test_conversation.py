@@ -23,7 +23,7 @@ from tests.unit.providers.carrying import (
 from turnlog import UnsupportedContentError
 from turnlog.model import LossEntry, Message
 from turnlog.model.chunked import Chunked
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.providers import Capabilities
 from turnlog.providers.carriage import Target
 from turnlog.providers.conversation import Conversation

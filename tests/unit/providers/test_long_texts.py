@@ -12,7 +12,7 @@ import pytest
 from turnlog.errors import ContentError
 from turnlog.model import ContextWindow, Message
 from turnlog.model.chunked import Chunked
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.providers import Provider, get, interface, names
 from turnlog.providers.bedrock import request
 

@@ -47,7 +47,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LONG_BYTES", LONG_BYTES)
     monkeypatch.setattr(strings, "PIECE", LONG_BYTES)
     monkeypatch.setattr(long_texts, "STRETCH_CHARACTERS", STRETCH_CHARACTERS)
-    monkeypatch.setattr("turnlog.model.long_strings.PIECE", 32)
+    for name in ("long_strings", "pieces"):
+        monkeypatch.setattr(f"turnlog.model.{name}.PIECE", 32)
 
 
 def redacted(payload: bytes, *hooks: Numbers) -> tuple[Any, list[tuple[str, str]]]:

@@ -24,7 +24,8 @@ from msgspec import Raw
 from turnlog.agent.half_pairs import any_json
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import Document, Native, Source, Text
-from turnlog.model.long_strings import PIECE, decode_string
+from turnlog.model.long_strings import decode_string
+from turnlog.model.pieces import PIECE
 from turnlog.record.media import media_type
 
 _Fields = Mapping[str, object]

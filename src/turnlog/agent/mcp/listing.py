@@ -25,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from turnlog.agent.half_pairs import any_json
 from turnlog.agent.mcp.content import raw_json
 from turnlog.agent.mcp.signals import MisbehaviourError
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.model.tools import ABSENT
 
 _ADAPTERS: Mapping[str, TypeAdapter[Any]] = {

@@ -19,7 +19,8 @@ from msgspec import Raw
 
 from turnlog.agent.half_pairs import odd_json
 from turnlog.agent.mcp.content import STRUCTURED
-from turnlog.model.long_strings import PIECE, LongStrings
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE
 from turnlog.model.surrogates import without_halves
 
 Incoming = SessionMessage | Exception

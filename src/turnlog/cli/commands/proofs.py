@@ -46,7 +46,7 @@ from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
 from turnlog.events.times import time_of
 from turnlog.model.json_text import minify
-from turnlog.model.long_strings import check_utf8
+from turnlog.model.pieces import check_utf8
 
 _GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
 _REASON_CELLS_MAX = 300

@@ -24,7 +24,7 @@ from turnlog.log import TurnLog
 from turnlog.model import content_bytes
 from turnlog.model.blocks import text_content
 from turnlog.model.json_text import minify
-from turnlog.model.long_strings import check_utf8
+from turnlog.model.pieces import check_utf8
 from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.turn import Turn
 

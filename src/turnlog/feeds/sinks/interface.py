@@ -23,7 +23,8 @@ from msgspec import Struct
 
 from turnlog.errors import SinkError
 from turnlog.events import Recorded
-from turnlog.model.long_strings import PIECE, json_pieces
+from turnlog.model.long_strings import json_pieces
+from turnlog.model.pieces import PIECE
 from turnlog.store import Store
 
 SCHEMA = 1

@@ -30,7 +30,8 @@ from turnlog.feeds.sinks.folders import Folder, folder_path
 from turnlog.feeds.sinks.interface import INT64_MAX, SCHEMA, Batch, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.model.json_text import UNREADABLE
-from turnlog.model.long_strings import PIECE, LongStrings
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE
 from turnlog.store import Store
 from turnlog.store.files import FILE_MODE, make_file
 

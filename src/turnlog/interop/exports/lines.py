@@ -8,7 +8,7 @@ import msgspec
 
 from turnlog.interop.exports.reading import Exported
 from turnlog.log import TurnLog
-from turnlog.model.long_strings import base64_pieces, byte_pieces
+from turnlog.model.pieces import base64_pieces, byte_pieces
 from turnlog.turn import Turn
 
 

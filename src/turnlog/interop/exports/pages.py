@@ -20,9 +20,10 @@ from turnlog.interop.exports.steps import block_type
 from turnlog.log import TurnLog
 from turnlog.model import Document, LossEntry, LossReport, Native, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.blocks import Block
-from turnlog.model.long_strings import PIECE, LongStrings, decoded_text, text_pieces
+from turnlog.model.long_strings import LongStrings
 from turnlog.model.loss import LossKind
 from turnlog.model.marked_blocks import LONG_KINDS
+from turnlog.model.pieces import PIECE, decoded_text, text_pieces
 from turnlog.providers.documents import document_text
 from turnlog.turn import Turn
 

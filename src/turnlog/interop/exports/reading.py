@@ -12,8 +12,9 @@ from turnlog.events import TURN, turn_meta
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, decode_content
 from turnlog.model.blocks import Block, malformed_texts
-from turnlog.model.long_strings import PIECE, LongStrings, json_pieces
+from turnlog.model.long_strings import LongStrings, json_pieces
 from turnlog.model.marked_blocks import LongKind, marked_texts
+from turnlog.model.pieces import PIECE
 from turnlog.record.lookup import find_event
 from turnlog.turn import Turn
 

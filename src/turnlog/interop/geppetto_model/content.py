@@ -21,7 +21,7 @@ from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import content_bytes, decode_content
 from turnlog.model.json_text import minify
 from turnlog.model.json_values import decoded
-from turnlog.model.long_strings import is_base64
+from turnlog.model.pieces import is_base64
 from turnlog.model.plain import plain_json
 
 PROVIDER = "geppetto"

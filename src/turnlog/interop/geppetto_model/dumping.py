@@ -18,7 +18,8 @@ import yaml
 from yaml.emitter import ScalarAnalysis
 
 from turnlog.interop.geppetto_model.yaml_scalars import FORMS
-from turnlog.model.long_strings import PIECE, LongStrings
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE
 
 _STR = "tag:yaml.org,2002:str"
 _STYLES = ("allow_flow_plain", "allow_block_plain", "allow_single_quoted", "allow_block")

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from turnlog.interop.gmi.input import Content, ToolCallResult
 from turnlog.model import Block, Document, Source, Text, ToolResult
-from turnlog.model.long_strings import is_base64
+from turnlog.model.pieces import is_base64
 
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[^,;]*)*;base64,", re.ASCII)
 _MEDIA_TYPES = ("media_type", "mediaType", "mime_type", "mimeType", "mimetype")

@@ -20,7 +20,7 @@ from turnlog.events import GENESIS, Event, Recorded, decode, flaw
 from turnlog.ids import is_id
 from turnlog.interop.portable.contents import content_flaw
 from turnlog.model.json_text import UNREADABLE
-from turnlog.model.long_strings import PIECE, check_utf8, joined
+from turnlog.model.pieces import PIECE, check_utf8, joined
 from turnlog.store.payloads import PAYLOAD_BYTES_MAX
 
 VERSION = 2

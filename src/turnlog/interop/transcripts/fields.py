@@ -8,7 +8,7 @@ from msgspec import Raw
 from turnlog.interop.marked import begins
 from turnlog.interop.transcripts.transcript import Given
 from turnlog.model.json_text import UNREADABLE
-from turnlog.model.long_strings import check_utf8
+from turnlog.model.pieces import check_utf8
 
 Fields = dict[str, Raw]
 

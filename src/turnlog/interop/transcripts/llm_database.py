@@ -19,7 +19,8 @@ from turnlog.interop.sqlite_files import opened, tables_of
 from turnlog.interop.transcripts.fields import fields
 from turnlog.interop.transcripts.lines import count
 from turnlog.model import Usage
-from turnlog.model.long_strings import PIECE, decode_string, encoded_text, joined
+from turnlog.model.long_strings import decode_string
+from turnlog.model.pieces import PIECE, encoded_text, joined
 from turnlog.record.files import open_regular
 from turnlog.store.sqlite.opening import SQLITE_MAGIC
 

@@ -24,7 +24,7 @@ from turnlog.interop.marked import Marks, begins, in_pieces, text_pieces
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import checked_block, native_block
 from turnlog.model import TurnMeta, Usage
-from turnlog.model.long_strings import is_base64
+from turnlog.model.pieces import is_base64
 from turnlog.record import Redaction, TurnDraft
 
 Role = Literal["user", "assistant", "system"]

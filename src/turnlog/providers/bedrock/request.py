@@ -24,7 +24,7 @@ from turnlog.model import (
     ToolUse,
 )
 from turnlog.model.chunked import Chunked
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import check_parameters, encode, frame
 from turnlog.providers.carriage import Carried

@@ -20,7 +20,7 @@ from turnlog.errors import NotFoundError, UnknownTurnError
 from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
 from turnlog.model import Document, Native, ReplyFacts, Source, Text, Thinking, ToolResult, ToolUse
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.model.stop_reasons import StopReason
 
 HOSTILE = "</pre><script>alert(1)</script>\n```\n# not a heading\x1b[31m\u202e"

@@ -16,7 +16,7 @@ from turnlog.interop.exports.reading import MarkedLog
 from turnlog.interop.geppetto import Turn, new_tool_use_block, new_user_text_block
 from turnlog.model import Native, Origin, ReplyFacts, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.blocks import Block
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.record import turn_draft
 
 LONG = 'A "text",\twith a 🙂 in it & </b>.\n' * (PIECE // 16)

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from turnlog.interop.geppetto import write_yaml
-from turnlog.model.long_strings import PIECE, LongStrings
+from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import PIECE
 
 TEXTS = {
     "lines": ("", "A line, and one: more 🙂.\n\n  - 漢字\n", ""),

@@ -12,7 +12,7 @@ from turnlog import TurnLog
 from turnlog.errors import InputError
 from turnlog.interop.texts import file_lines
 from turnlog.interop.transcripts.documents import documents_of
-from turnlog.model.long_strings import PIECE
+from turnlog.model.pieces import PIECE
 from turnlog.store import payloads
 
 LONG = "x" * PIECE
