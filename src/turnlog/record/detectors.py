@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from turnlog.errors import RedactionError
 from turnlog.record.findings import Found, Place
-from turnlog.record.secrets import FORM_CHARACTERS_MAX, forms_in
+from turnlog.record.secret_forms import FORM_CHARACTERS_MAX, forms_in
 from turnlog.record.strings import SCHEMA_WORDS
 
 if TYPE_CHECKING:

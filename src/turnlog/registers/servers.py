@@ -11,7 +11,8 @@ import msgspec
 from turnlog.errors import MetaError, SecretError, UnknownServerError
 from turnlog.events import SERVER
 from turnlog.model import ServerMeta
-from turnlog.record.secrets import is_secret, refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
+from turnlog.record.secret_names import is_secret
+from turnlog.record.secrets import refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
 from turnlog.registers.addresses import check_url
 from turnlog.registers.register import Register
 from turnlog.registers.variables import defaults_in

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from turnlog import RedactionError, SecretError, TurnLog
 from turnlog.record import findings, long_texts, redaction, strings
 from turnlog.record.redaction import Redaction
-from turnlog.record.secrets import forms_in
+from turnlog.record.secret_forms import forms_in
 from turnlog.redaction import Found, Place, secrets
 
 LONG_BYTES = 300

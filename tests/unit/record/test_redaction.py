@@ -26,7 +26,7 @@ from turnlog.model import ReplyFacts, ReplyMeta
 from turnlog.providers import get
 from turnlog.providers.replay import Replay
 from turnlog.record.redaction import Redaction
-from turnlog.record.secrets import forms_in
+from turnlog.record.secret_forms import forms_in
 from turnlog.record.strings import look_at_strings
 from turnlog.redaction import Found, Hook, Place, secrets
 

@@ -19,7 +19,8 @@ from msgspec import Struct
 from turnlog.agent.mcp.config_text import Texts, inputs_of
 from turnlog.errors import MetaError, SecretError, os_reason
 from turnlog.model import ServerMeta
-from turnlog.record.secrets import masked_forms, refuse_secrets_in_url
+from turnlog.record.secret_forms import masked_forms
+from turnlog.record.secrets import refuse_secrets_in_url
 from turnlog.registers.addresses import check_address
 from turnlog.registers.servers import refuse_secret_value, refuse_secrets_in_argv
 from turnlog.registers.variables import only_variable, variables_in

@@ -21,7 +21,7 @@ from turnlog.errors import ToolServerError, TurnlogError
 from turnlog.model import Document, Native, ServerMeta, Text
 from turnlog.providers.keys import SERVICE, find_key
 from turnlog.record.findings import Found, cut_out, marker
-from turnlog.record.secrets import is_secret
+from turnlog.record.secret_names import is_secret
 from turnlog.registers.addresses import check_address
 from turnlog.registers.variables import expanded, variables_in
 
