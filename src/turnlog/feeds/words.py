@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from threading import Lock
 
+from turnlog.store.sqlite.handles import connect
+
 TOKENIZER = "unicode61 remove_diacritics 2"
 """How FTS5 takes words out of a text: letters and digits, without case and accents."""
 
@@ -151,7 +153,7 @@ class _Characters(dict[int, str]):
     def __init__(self) -> None:
         super().__init__()
         self._lock = Lock()
-        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._db = connect(":memory:", None, isolation_level=None, check_same_thread=False)
         self._db.execute(f"CREATE VIRTUAL TABLE texts USING fts5(text, content='', tokenize='{TOKENIZER}')")
         self._db.execute("CREATE VIRTUAL TABLE words USING fts5vocab(texts, instance)")
 

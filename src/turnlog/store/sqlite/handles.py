@@ -46,6 +46,13 @@ class Connection(sqlite3.Connection):
             super().close()
             _connected.pop(self, None)
 
+    def __del__(self) -> None:
+        """Close it: whoever had it is gone. Python would warn, from 3.13 on, though nothing can be lost by that."""
+        try:
+            super().close()  # without `_mutex`, which a thread may hold that waits for what this one has
+        except sqlite3.ProgrammingError:
+            return  # it could not even be opened
+
 
 class Resting(ABC):
     """What has connections, and can do without them for the moment of a fork."""
