@@ -5,6 +5,7 @@ import random
 import signal
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def _rows(view: str) -> list[tuple[Any, ...]]:
             schemas = connection.execute("SELECT COUNT(*) FROM pg_namespace WHERE nspname ~ '^turnlog'").fetchall()
             assert schemas == [(2,)]
             return connection.execute("SELECT * FROM turnlog_projections.sums ORDER BY writer").fetchall()
-    with sqlite3.connect(view) as connection:
+    with closing(sqlite3.connect(view)) as connection:
         return connection.execute("SELECT * FROM sums ORDER BY writer").fetchall()
 
 

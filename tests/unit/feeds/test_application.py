@@ -114,7 +114,7 @@ def test_projection_beyond_the_end_says_that_the_log_was_cut(log: TurnLog, env: 
 def test_error_of_a_projection_is_raised_by_the_runner(log: TurnLog, env: dict[str, str]) -> None:
     """And what it had tracked stays."""
     log.add_turn("one")
-    with sqlite3.connect(env["SQLITE_DBNAME"]) as connection:
+    with closing(sqlite3.connect(env["SQLITE_DBNAME"])) as connection, connection:
         connection.execute("CREATE TABLE words (role TEXT PRIMARY KEY, words INTEGER CHECK (words < 2))")
     with pytest.raises(IntegrityError), _runner(env) as runner:  # noqa: PT012 - it may be raised by either
         log.add_turn("one two three")

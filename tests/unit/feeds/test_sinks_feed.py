@@ -7,6 +7,7 @@ import stat
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -645,7 +646,7 @@ def test_states_that_cannot_be_read_are_told(filed: TurnLog, tmp_path: Path) -> 
     """As an error of the store, whatever is wrong with them, with what to do: an erasure then reaches folders again."""
     turn = filed.add_turn("a word of theirs")
     filed.feeds.feed(JSONLines(tmp_path / "lines"), name="lines").run()
-    with sqlite3.connect(tmp_path / "log.db-feeds") as connection:
+    with closing(sqlite3.connect(tmp_path / "log.db-feeds")) as connection, connection:
         connection.execute("UPDATE turnlog_feeds SET state = '{}'")
     with pytest.raises(StoreError, match=r"cannot be used: .*missing required field.*; remove that file and run each"):
         filed.feeds.all()

@@ -5,6 +5,7 @@ import hmac
 import json
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -222,7 +223,7 @@ def test_no_secret_is_kept(filed: TurnLog, receiver: Receiver, tmp_path: Path) -
     """Neither the signing secret nor what stands in the query of the URL."""
     filed.add_turn("one")
     filed.feeds.feed(Webhook(f"{receiver.url}/hook?token=verysecret", secrets=[SECRET])).run()
-    with sqlite3.connect(tmp_path / "log.db-feeds") as connection:
+    with closing(sqlite3.connect(tmp_path / "log.db-feeds")) as connection, connection:
         kept = str(connection.execute("SELECT * FROM turnlog_feeds").fetchall())
     assert "hook" in kept
     assert "verysecret" not in kept
