@@ -324,8 +324,6 @@ def read_json(data, what):
             require(json.dumps(json.loads(string), ensure_ascii=False).encode() == string.encode(), misspelled)
     except ValueError as error:
         raise RefusedError(f"{what} cannot be read: {error}") from None
-    except RecursionError:
-        raise UnusableError(f"there is no room on the stack to read {what}") from None
     require(not re.search(r"\s", STRING.sub("", text)), misspelled)
     return value
 
@@ -594,6 +592,13 @@ def check_consistency(text, keys):
 
 def check_file(content, keys):
     """Check the bytes of a file of either kind. Return what it shows, and the parts of its events."""
+    try:
+        return checked_file(content, keys)
+    except RecursionError:
+        raise UnusableError("there is no room on the stack to check it") from None
+
+
+def checked_file(content, keys):
     require(len(content) <= FILE_BYTES_MAX, f"a proof has at most {FILE_BYTES_MAX:,} bytes")
     try:
         text = content.decode()
