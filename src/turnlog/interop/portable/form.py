@@ -19,6 +19,7 @@ from turnlog.errors import CorruptionError, FormatError, InputError
 from turnlog.events import GENESIS, Event, Recorded, decode, flaw
 from turnlog.ids import is_id
 from turnlog.interop.portable.contents import content_flaw
+from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.pieces import PIECE, check_utf8, joined
 from turnlog.store.payloads import PAYLOAD_BYTES_MAX
@@ -34,6 +35,10 @@ POSITION_MAX = (1 << 53) - 1
 _HEADER_BYTES_MAX = 64 * 1024
 _PARTS_BYTES_MAX = 16 * 1024 * 1024
 """The longest line without its payload, in bytes. An event's metadata has at most 1 MiB."""
+
+_DEPTH_MAX = 1000
+"""So many arrays and objects stand in each other in a line at most, inclusive. Exports have payloads as JSON up to
+`JSON_DEPTH_MAX`, and had them up to what Python 3.11 could read; later ones read much more than that."""
 
 _BASE64_PIECE_BYTES = 3 * 256 * 1024
 
@@ -136,7 +141,7 @@ def event_line(recorded: Recorded, payload: bytes | None, *, guest: bool) -> Ite
     text = _encoder.encode(line)
     if payload is None:
         yield text + b"\n"
-    elif _is_minified_json(payload):
+    elif _stands_as_json(payload):
         yield text[:-1] + b',"payload":'
         yield payload
         yield b"}\n"
@@ -145,6 +150,11 @@ def event_line(recorded: Recorded, payload: bytes | None, *, guest: bool) -> Ite
         for start in range(0, len(payload), _BASE64_PIECE_BYTES):
             yield b2a_base64(payload[start : start + _BASE64_PIECE_BYTES], newline=False)
         yield b'"}\n'
+
+
+def _stands_as_json(payload: bytes) -> bool:
+    """Tell whether an export has a payload as JSON. How deep that may be is not left to what Python can read."""
+    return _is_minified_json(payload) and not is_deeper(payload, JSON_DEPTH_MAX)
 
 
 def _is_minified_json(payload: bytes) -> bool:
@@ -282,6 +292,8 @@ def _read(number: int, text: bytes) -> _Read:
         FormatError: the line is not spelled as `export` does, or has no event.
     """
     with _converted(number):
+        if is_deeper(text, _DEPTH_MAX):
+            raise _too_deep(number)
         line = _line.decode(text)
         if isinstance(line.payload, Raw) and isinstance(line.payload_base64, Raw):
             raise ValueError("it has two payloads")
@@ -309,15 +321,17 @@ def _checked(read: _Read) -> ExportedEvent:
         FormatError: something of it is wrong.
     """
     with _converted(read.line):
-        if read.payload is not None and _is_minified_json(read.payload) != read.is_json:
-            raise ValueError(
-                "its payload is not JSON in UTF-8 without whitespace, and not in base64"
-                if read.is_json
-                else "its payload is JSON in base64, where `turnlog export` writes it as it is"
-            )
+        if read.payload is not None and read.is_json and not _is_minified_json(read.payload):
+            raise ValueError("its payload is not JSON in UTF-8 without whitespace, and not in base64")
+        if read.payload is not None and not read.is_json and _stands_as_json(read.payload):
+            raise ValueError("its payload is JSON in base64, where `turnlog export` writes it as it is")
     if (wrong := _flaw(read)) is not None:
         raise FormatError(f"line {read.line}: event {read.event.header.id!r}: {wrong}", line=read.line)
     return ExportedEvent(line=read.line, at=read.at, guest=read.guest, event=read.event, payload=read.payload)
+
+
+def _too_deep(number: int) -> FormatError:
+    return FormatError(f"line {number}: not a line of a turnlog export: nested too deeply", line=number)
 
 
 @contextmanager
@@ -326,7 +340,7 @@ def _converted(number: int) -> Generator[None]:
     try:
         yield
     except RecursionError as error:
-        raise FormatError(f"line {number}: not a line of a turnlog export: nested too deeply", line=number) from error
+        raise _too_deep(number) from error
     except (*UNREADABLE, CorruptionError, ValueError) as error:
         raise FormatError(f"line {number}: not a line of a turnlog export: {error}", line=number) from error
 

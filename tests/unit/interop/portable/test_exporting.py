@@ -13,7 +13,7 @@ from tests.rewriting import erase, rewrite
 
 from turnlog import TurnLog
 from turnlog.digest import event_digest, payload_hash
-from turnlog.errors import CorruptionError, MetaError, StoreBusyError
+from turnlog.errors import CorruptionError, FormatError, MetaError, StoreBusyError
 
 
 def _lines(content: bytes) -> list[dict[str, Any]]:
@@ -64,6 +64,39 @@ def test_lines_have_exact_bytes_digest_and_payload(source: TurnLog) -> None:
     assert base64.b64decode(lines[6]["payload_base64"]) == b'{ "spaced": true }\n'
     assert b'"payload":{"b":1.50,"a":"\\u00e9"}' in raw[7]
     assert not {"payload", "payload_base64"} & set(lines[9])
+
+
+@pytest.mark.parametrize("levels", [1, 500, 501, 1001, 20_000])
+def test_payload_that_is_nested_deeply_is_base64(levels: int) -> None:
+    """How deep stands in the format, and does not depend on what a version of Python can read."""
+    payload = b"[" * (levels - 1) + b'["[[["]' + b"]" * (levels - 1)
+    with TurnLog.open("memory://") as log:
+        log.add_event("acme.deep", payload)
+        content = exported(log)
+    with TurnLog.open("memory://") as other:
+        assert other.import_turnlog(io.BytesIO(content)).whole
+        assert exported(other) == content
+    plain, encoded = b'"payload":' + payload, b'"payload_base64":"' + base64.b64encode(payload) + b'"'
+    written, not_written = (plain, encoded) if levels <= 500 else (encoded, plain)
+    assert content.count(written) == 1
+    assert content.count(not_written) == 0
+
+
+def test_payload_that_is_nested_deeply_is_read_as_json_too() -> None:
+    """Exports had it so; what no version of Python that turnlog runs on could read is refused by all."""
+    with TurnLog.open("memory://") as log:
+        log.add_event("acme.deep", b"[" * 600 + b"]" * 600)
+        content = exported(log)
+    start = content.index(b'"payload_base64":')
+    for levels in (600, 1000):
+        payload = b"[" * levels + b"]" * levels
+        changed = content[:start] + b'"payload":' + payload + b"}\n"
+        with TurnLog.open("memory://") as other:
+            if levels == 600:
+                assert other.import_turnlog(io.BytesIO(changed)).whole
+                continue
+            with pytest.raises(FormatError, match="line 3: not a line of a turnlog export: nested too deeply"):
+                other.import_turnlog(io.BytesIO(changed))
 
 
 def test_lines_are_in_a_form_that_a_stranger_can_hash(source: TurnLog) -> None:
