@@ -25,7 +25,7 @@ def test_what_a_value_says_otherwise_than_its_text_is_told(text: bytes, value: o
     assert decoded(text) == Decoded(value=value, change=change)
 
 
-@pytest.mark.parametrize("text", [b"1e400", b"{", b'"\\ud800"', b"[" * 2000 + b"]" * 2000])
+@pytest.mark.parametrize("text", [b"1e400", b"{", b'"\\ud800"', b"[" * 100_000 + b"]" * 100_000])
 def test_what_no_value_says_is_refused(text: bytes) -> None:
     """A number that is too large, what is no JSON, and nesting beyond what Python can recurse into."""
     with pytest.raises(ContentError, match="it "):
