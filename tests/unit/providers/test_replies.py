@@ -186,7 +186,7 @@ UNREADABLE: dict[str, list[bytes]] = {
     ],
     "openai_responses": [b'{"type":"\\x"}'],
 }
-EVERYWHERE = [b"", b"1", b'"x"', b"no json", b"[" * 5000, b"\xff"]
+EVERYWHERE = [b"", b"1", b'"x"', b"no json", b"[" * 100_000, b"\xff"]
 
 
 @pytest.mark.parametrize("wire", MADE)
