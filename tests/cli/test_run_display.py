@@ -16,7 +16,7 @@ from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
 from tests.wires.server import WireServer, stream
 
 from turnlog import TurnLog
-from turnlog.cli.json_text import on_one_line, shortened
+from turnlog.cli.json_text import on_one_line, shortened, value_of
 from turnlog.cli.waiting import Waiting
 
 WIRE = OpenAI()
@@ -107,6 +107,17 @@ def test_what_cannot_erase_is_told_of_waiting_on_lines(terminal: bool) -> None:
 def test_json_is_one_line_without_escapes(text: str, line: str | None) -> None:
     """Objects and arrays; cut where they are longer than any terminal is wide."""
     assert on_one_line(text) == line
+
+
+@pytest.mark.parametrize("levels", [500, 501, 5000, 100_000])
+def test_json_that_is_given_has_a_depth_that_no_version_of_python_says(levels: int) -> None:
+    """It is nested 500 levels deep at most."""
+    text = "[" * levels + "]" * levels
+    if levels == 500:
+        assert msgspec.json.encode(value_of(text)).decode() == text
+    else:
+        with pytest.raises(RecursionError):
+            value_of(text)
 
 
 def test_long_strings_of_json_are_cut() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from turnlog.cli.text import count, one_line
+from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
 
 _STRING_CHARACTERS_MAX = 1000
 """Of a string so many characters are shown: one may be a whole image."""
@@ -17,6 +18,20 @@ _LINE_CHARACTERS_MAX = 1000
 
 _PARSED_CHARACTERS_MAX = 1_000_000
 """A longer text is not looked into, so that nothing waits for it."""
+
+
+def value_of(text: str) -> object:
+    """Return the value of JSON text that a person gave.
+
+    Raises:
+        UnicodeEncodeError, msgspec.DecodeError: it is no JSON, or not in UTF-8.
+        RecursionError: it is nested deeper than `JSON_DEPTH_MAX`, whatever this version of Python can read.
+    """
+    encoded = text.encode()
+    value: object = msgspec.json.decode(encoded)
+    if is_deeper(encoded, JSON_DEPTH_MAX):
+        raise RecursionError(f"nested deeper than {JSON_DEPTH_MAX} levels")
+    return value
 
 
 def shortened(text: bytes) -> str:
@@ -43,9 +58,12 @@ def on_one_line(text: str) -> str | None:
     if text.lstrip()[:1] not in ("{", "[") or len(text) > _PARSED_CHARACTERS_MAX:
         return None
     try:
-        value: object = msgspec.json.decode(text)
+        return _line_of(msgspec.json.decode(text))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
+
+
+def _line_of(value: object) -> str:
     shown = ""
     for piece in _pieces(value):
         shown += piece

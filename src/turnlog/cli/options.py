@@ -8,6 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from turnlog.cli.failures import UsageError
+from turnlog.cli.json_text import value_of
 from turnlog.cli.opened import OpenedLog
 from turnlog.cli.output import note
 from turnlog.cli.redaction import redaction_hooks
@@ -186,7 +187,7 @@ def json_object(text: str, option: str) -> dict[str, Any]:
         UsageError: it is none.
     """
     try:
-        value: object = msgspec.json.decode(text.encode())
+        value = value_of(text)
     except UnicodeEncodeError as error:
         raise UsageError(f"{option} is not UTF-8") from error
     except msgspec.DecodeError as error:

@@ -11,6 +11,7 @@ import msgspec
 
 from turnlog.agent.output import Output
 from turnlog.cli.failures import UsageError
+from turnlog.cli.json_text import value_of
 from turnlog.errors import os_reason
 
 _SECONDS_MAX = 1e6
@@ -31,7 +32,7 @@ def parse_parameters(given: Sequence[str]) -> dict[str, Any]:
         if name in found:
             raise UsageError(f"--param {name} is given twice")
         try:
-            found[name] = msgspec.json.decode(value.encode())
+            found[name] = value_of(value)
         except msgspec.DecodeError:
             found[name] = value
         except UnicodeEncodeError as error:
@@ -52,7 +53,7 @@ def parse_schema(given: str) -> Output[Any]:
     where = "--schema" if is_text else given
     try:
         text = given if is_text else Path(given).read_text(encoding="utf-8")
-        schema = msgspec.json.decode(text)
+        schema = value_of(text)
     except OSError as error:
         raise UsageError(f"--schema {given!r}: {os_reason(error)}: give a file, or a JSON Schema itself") from error
     except (msgspec.DecodeError, UnicodeError) as error:
