@@ -29,13 +29,13 @@ def is_deeper(text: bytes, levels: int) -> bool:
         return False
     depth = 0
     for found in _BRACKETS.finditer(text):
-        run = found[0]
-        if run[0] in b"[{":
-            depth += len(run)
+        start, end = found.span()  # and not what stands there, which may be a string of any size
+        if text[start] in b"[{":
+            depth += end - start
             if depth > levels:
                 return True
-        elif run[0] in b"]}":
-            depth -= len(run)
+        elif text[start] in b"]}":
+            depth -= end - start
     return False
 
 
