@@ -28,7 +28,7 @@ def test_turns_are_found(talk: Command) -> None:
     assert len(talk.ok("search", "river", "--json").json_lines) == 2
     [found] = talk.ok("search", "river", "--thread", "other", "--json").json_lines
     assert found["snippet"] == "A \x02river\x03 elsewhere"
-    assert talk.ok("search", "RIVER", "-n", "1", "--newest", "--json").json_lines == [found]
+    assert talk("search", "RIVER", "-n", "1", "--newest", "--json").json_lines == [found]
     assert len(talk.ok("search", '"lives in"', "--role", "user", "--since", "2020-01-01", "--json").json_lines) == 1
 
 
@@ -39,6 +39,19 @@ def test_a_word_without_end_takes_no_more_than_a_few_lines(turnlog: Command) -> 
     assert "needle AAA" in shown
     assert "AAA…AAA" in shown
     assert len(shown) < 500
+
+
+def test_more_than_are_printed_are_told(talk: Command) -> None:
+    """On standard error, however many were asked for."""
+    for arguments in ((), ("--json",)):
+        some = talk("search", "river", "-n", "1", *arguments)
+        assert (some.status, some.stderr) == (0, "turnlog: there are more than 1 turn: `--limit N` prints N of them\n")
+        assert talk.ok("search", "river", "-n", "2", *arguments).text.startswith(some.text)
+    for _ in range(20):
+        talk.ok("add", "river")
+    many = talk("search", "river")
+    assert len(many.text.splitlines()) == 2 * 20
+    assert many.stderr == "turnlog: there are more than 20 turns: `--limit N` prints N of them\n"
 
 
 def test_nothing_found_is_said(talk: Command) -> None:

@@ -44,7 +44,7 @@ def test_turns_are_found_and_counted(talk: PostgresCommand) -> None:
     assert len(talk.ok("search", "river", "--json").json_lines) == 2
     [found] = talk.ok("search", "river", "--thread", "other", "--json").json_lines
     assert found["snippet"] == "A \x02river\x03 elsewhere"
-    assert talk.ok("search", "RIVER", "-n", "1", "--newest", "--json").json_lines == [found]
+    assert talk("search", "RIVER", "-n", "1", "--newest", "--json").json_lines == [found]
     assert "no word" in talk.refused("search", "!!")
     rows = [line.split() for line in talk.ok("usage", "--by", "model").text.splitlines()]
     assert rows[1][:2] == ["scripted-1", "1"]

@@ -155,9 +155,9 @@ class Feeds:
     ) -> list[Found]:
         """Return turns that have all words of a query, the best match first.
 
-        Words are found whatever their case and accents; `"…"` is a phrase, `wor*` the beginning of a word. What is
-        written without blanks between words (Chinese, Japanese, Thai, …) is found wherever it stands. Erased turns are
-        not found, and neither are sealed ones.
+        Words are found whatever their case and, in Latin letters, accents; `"…"` is a phrase, `wor*` the beginning of a
+        word. What is written without blanks between words (Chinese, Japanese, Thai, …) is found wherever it stands.
+        Erased turns are not found, and neither are sealed ones.
 
         Args:
             query: the words.

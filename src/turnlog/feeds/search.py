@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError, MetaError
 from turnlog.events import TURN, turn_meta
-from turnlog.events.times import said_at
+from turnlog.events.times import ms_of, said_at, time_of
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.feeds.words import (
@@ -70,7 +70,7 @@ class Search(Projection):
     """
 
     name = "search"
-    version = 4
+    version = 5
     topics = (TURN,)
     piece_characters: ClassVar[int] = PIECE_CHARACTERS
     schema = (
@@ -100,7 +100,7 @@ class Search(Projection):
             event.originator_version,
             meta.role,
             meta.model or None,
-            int(said_at(meta, recorded.header.time).timestamp() * 1000),
+            ms_of(said_at(meta, recorded.header.time)),
         )
         found = pieces(turn_texts(event), self.piece_characters)
         first, second = next(found), next(found, None)
@@ -328,7 +328,7 @@ class SearchView:
                 global_position=match.position,
                 role=match.role,
                 model=match.model,
-                time=datetime.fromtimestamp(match.time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+                time=time_of(match.time_ms).isoformat(timespec="milliseconds"),
                 snippet=shown(self._of_long(terms, match.position) if match.snippet is None else match.snippet),
             )
             for match in found[: wanted.limit]
@@ -416,4 +416,4 @@ def picks(wanted: Filter) -> list[tuple[str, Any]]:
 
 
 def _ms(time: datetime | None) -> int | None:
-    return None if time is None else int(time.timestamp() * 1000)
+    return None if time is None else ms_of(time)

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from threading import Lock
+from unicodedata import normalize
 
 from turnlog.store.sqlite.handles import connect
 
@@ -54,11 +55,12 @@ _UNSPACED = re.compile(f"[{_UNSPACED_CHARACTERS}]+")
 def indexed(text: str) -> str:
     """Return a text as it is indexed: a character of a script without blanks between words is a word of its own.
 
+    What is spelled in several ways that mean the same, as an accent beside its letter or in it, is in one (NFC).
     What has a meaning in the index or a snippet, and NUL, which PostgreSQL has not, is replaced.
     """
     for character in _OWN:
         text = text.replace(character, "\ufffd")
-    return text if text.isascii() else _UNSPACED.sub(_apart, text)
+    return text if text.isascii() else _UNSPACED.sub(_apart, normalize("NFC", text))
 
 
 def _apart(run: re.Match[str]) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import random
 import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -57,6 +58,15 @@ def test_words_are_found(log: TurnLog) -> None:
     [each] = log.feeds.search('"brown fox" dog')
     assert each.snippet == "The quick \x02brown Fox\x03 jumps over the lazy \x02dög\x03"
     assert (each.role, each.model, each.global_position) == ("user", None, 2)
+
+
+@pytest.mark.parametrize("text", ["Ελλάδα", "ёлка й", "が", "한국어", "Đặng", "שָׁלוֹם"])
+def test_what_means_the_same_is_found_however_it_is_spelled(log: TurnLog, text: str) -> None:
+    """Composed, as most programs write, and decomposed, as macOS names files."""
+    spelled = [unicodedata.normalize(form, text) for form in ("NFC", "NFD")]
+    ids = [log.add_turn(each).id for each in spelled]
+    for each in spelled:
+        assert sorted(found(log, f'"{each}"')) == sorted(ids)
 
 
 CJK = {

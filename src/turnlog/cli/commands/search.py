@@ -16,7 +16,7 @@ from turnlog.cli.output import Piece, Screen, note, write_json_lines
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.rows import shown_ids, when
 from turnlog.cli.text import count, one_line, piece_of_line
-from turnlog.feeds.search import Found
+from turnlog.feeds.search import LIMIT_MAX, Found
 from turnlog.feeds.usage import ToolSum, UsageSum
 from turnlog.feeds.words import MARKS
 
@@ -65,18 +65,21 @@ def search(
                 since=after,
                 until=before,
                 newest=newest,
-                limit=limit,
+                limit=limit + 1 if 0 < limit < LIMIT_MAX else limit,  # one more tells whether there are more
                 progress=progress,
             )
         sealed = log.feeds.unsearchable()
+    shown = found[:limit]
     if common.json:
-        write_json_lines(found)
+        write_json_lines(shown)
     else:
         screen = Screen.of_stdout()
-        for each in found:
+        for each in shown:
             _write(screen, each)
         if not found:
             note("nothing found")
+    if len(found) > limit:
+        note(f"there are more than {count(limit, 'turn')}: `--limit N` prints N of them")
     if sealed:
         note(f"{count(sealed, 'sealed turn')} cannot be found: what is sealed is not indexed")
 
