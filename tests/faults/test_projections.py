@@ -119,3 +119,29 @@ def test_two_runners_do_the_work_of_one(log_url: str, tmp_path: Path) -> None:
     run_process(_fold, url, view, None)
     total = TURNS * (TURNS - 1) // 2
     assert [row[:3] for row in _rows(view)] == [(str(writer), TURNS, total) for writer in range(2)]
+
+
+def _build_and_be_killed(url: str) -> None:
+    def kill(position: int, end: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with TurnLog.open(url) as log:
+        log.feeds.rebuild("search", progress=kill)
+
+
+@pytest.mark.parametrize("is_removed", [False, True], ids=["", "removed"])
+def test_erasure_reaches_what_a_killed_rebuild_left(tmp_path: Path, is_removed: bool) -> None:
+    """Also where the file of the projections was removed since, as it may be."""
+    url = f"sqlite:///{tmp_path}/log.db"
+    with TurnLog.open(url) as log:
+        turn = log.add_turn("the secret of the river")
+    with pytest.raises(ProcessFailedError, match="-9"):
+        run_process(_build_and_be_killed, url)
+    assert any(b"secret" in path.read_bytes() for path in tmp_path.glob("log.db-projections-search-*"))
+    if is_removed:
+        for ending in ("", "-wal", "-shm"):
+            (tmp_path / f"log.db-projections{ending}").unlink()
+    with TurnLog.open(url) as log:
+        assert log.erase(turn=turn.id, reason="asked").remains is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.db"] + ["log.db-projections"] * (not is_removed)
+    assert not any(b"secret" in path.read_bytes() for path in tmp_path.iterdir())

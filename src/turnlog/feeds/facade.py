@@ -347,9 +347,8 @@ class Feeds:
         name = "the projections"
         try:
             name = repr(self.target.place)
-            if not self.target.is_made():
-                return None
-            there = [status.name for status in self.status() if status.version]
+            left = [why for why in map(self.target.sweep, self.projections) if why is not None]
+            there = [status.name for status in self.status() if status.version] if self.target.is_made() else []
             statuses = self.run(there) if there else []
         except (StoreError, sqlite3.Error) as error:
             return f"what was erased may still be in {name} ({error}): `turnlog erase --finish`"
@@ -359,8 +358,10 @@ class Feeds:
                     f"what was erased may still be in {name}: projection {status.name!r} is paused, "
                     f"`turnlog projections rebuild {status.name}`"
                 )
-            if status.has_traces:
-                return f"what was erased may still be in {name}, which somebody reads: `turnlog erase --finish`"
+        if left:
+            return f"what was erased may still be in {', and in '.join(left)}, `turnlog erase --finish`"
+        if any(status.has_traces for status in statuses):
+            return f"what was erased may still be in {name}, which somebody reads: `turnlog erase --finish`"
         return None
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from secrets import token_hex
 from threading import Lock
@@ -370,19 +370,43 @@ class PostgresTarget(Target):
             rows = db.execute("SELECT name, objects FROM turnlog_projections").fetchall()
         taken = {name: msgspec.json.decode(objects, type=list[tuple[str, str]]) for name, objects in rows}
         check_free(projection, {name: [each.strip('"') for _, each in objects] for name, objects in taken.items()})
-        beginning = f"{SCHEMA}_{digest(self.schema, projection.name)}_"
-        name = beginning + token_hex(6)
+        name = self._beginning(projection) + token_hex(6)
         built = self.sibling(name)
         with self.converted():
             # Whoever builds holds the lock of its schema for as long as it is connected.
             guard = built._guard = self.connect()
             guard.execute("SELECT pg_advisory_lock(%s)", (lock_number(name),))
-            left = guard.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (beginning,))
-            for (other,) in left.fetchall():
-                if guard.execute("SELECT pg_try_advisory_lock(%s)", (lock_number(other),)).fetchall() == [(True,)]:
-                    _drop_schema(guard, other)
-                    guard.execute("SELECT pg_advisory_unlock(%s)", (lock_number(other),))
+            self._drop_left(guard, projection)
         return built
+
+    def sweep(self, projection: Projection) -> str | None:
+        """Drop the schemas of builds that nobody is at any more.
+
+        Raises:
+            StoreError: that cannot be done.
+        """
+        with self.converted(), closing(self.connect()) as connection:
+            building = self._drop_left(connection, projection)
+        if not building:
+            return None
+        return f"schema {building[0]!r}, where projection {projection.name!r} is being built: when that has ended"
+
+    def _drop_left(self, connection: psycopg.Connection[Any], projection: Projection) -> list[str]:
+        """Drop the schemas in which nobody builds a projection any more, and return those in which somebody does."""
+        building: list[str] = []
+        beginning = self._beginning(projection)
+        found = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (beginning,))
+        for (name,) in found.fetchall():
+            if connection.execute("SELECT pg_try_advisory_lock(%s)", (lock_number(name),)).fetchall() == [(True,)]:
+                _drop_schema(connection, name)
+                connection.execute("SELECT pg_advisory_unlock(%s)", (lock_number(name),))
+            else:
+                building.append(name)
+        return building
+
+    def _beginning(self, projection: Projection) -> str:
+        """Return what begins the names of the schemas in which a projection is built."""
+        return f"{SCHEMA}_{digest(self.schema, projection.name)}_"
 
     def sibling(self, schema: str) -> PostgresTarget:
         """Return a target like this one in another schema."""

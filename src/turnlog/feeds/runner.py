@@ -314,10 +314,11 @@ class Runner:
                 progress(page.position, end)
 
     def _scrub(self, given: Projection) -> None:
-        """Remove traces of what was forgotten. Where somebody reads them, the next run does."""
+        """Remove traces of what was forgotten. Where somebody reads them, or builds, a later run does."""
         with self._target.transaction() as db:
             state = self._target.load(db, given.name)
-        if state is None or not state.has_traces:
+        # A build that is under way, or was killed, has what was forgotten too.
+        if state is None or not state.has_traces or self._target.sweep(given) is not None:
             return
         try:
             self._target.scrub(given)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import glob
-import os
+import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from itertools import count
 from pathlib import Path
+from secrets import token_hex
 from threading import Lock
 from typing import Any
 
 import msgspec
 
-from turnlog.errors import SchemaError, StoreBusyError, StoreError
+from turnlog.errors import SchemaError, StoreBusyError, StoreError, os_reason
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
+from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.errors import is_damaged
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
@@ -112,6 +113,15 @@ class Target(ABC):
     def discard(self) -> None:
         """Take away a target that was made beside another one. Nothing happens where it is gone already."""
 
+    def sweep(self, projection: Projection) -> str | None:  # noqa: ARG002 - others look at it
+        """Take away what builds of a projection have left beside this target that came to no end, as by a kill.
+
+        Returns:
+            What is there still, and until when, for people: somebody is building, or it cannot be taken away. None if
+            nothing is.
+        """
+        return None
+
     def is_transient(self, error: Exception) -> bool:  # noqa: ARG002 - others look at it
         """Tell whether what a transaction raised has nothing to do with an event: trying again later may succeed."""
         return False
@@ -129,9 +139,11 @@ class Target(ABC):
         """Release everything."""
 
 
-_numbers = count(1)
-_building: set[Path] = set()
-"""Files in which this process builds: several threads may, each for a log of its own."""
+_BUILD = re.compile(r"([0-9a-f]{12}|[0-9]+\.[0-9]+)(-wal|-shm|-journal)?")
+"""What ends the name of a file in which a projection is built. Earlier versions named it by a process."""
+
+_ENDINGS = ("", "-wal", "-shm", "-journal")
+"""What ends the names of the files of a database."""
 
 
 class SQLiteTarget(Target, Resting):
@@ -147,6 +159,9 @@ class SQLiteTarget(Target, Resting):
         self._is_in_memory = str(path) == ":memory:"
         self._connection: Connection | None = None
         self._lock = Lock()
+        # Whoever builds beside holds the lock of the file's name: in a file of its own, for the sake of SQLite's.
+        self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX))
+        self._release: Release | None = None
         rests(self)
 
     @contextmanager
@@ -227,12 +242,46 @@ class SQLiteTarget(Target, Resting):
         check_free(projection, {name: msgspec.json.decode(objects, type=list[str]) for name, objects in rows})
         if self._is_in_memory:
             return SQLiteTarget(":memory:")
-        beginning = f"{self._path.name}-{projection.name}-"
-        for left in self._path.parent.glob(glob.escape(beginning) + "*"):
-            _remove_left(left, beginning)
-        path = self._path.with_name(f"{beginning}{os.getpid()}.{next(_numbers)}")
-        _building.add(path)
-        return SQLiteTarget(path)
+        self.sweep(projection)
+        path = self._path.with_name(self._beginning(projection) + token_hex(6))
+        built = SQLiteTarget(path)
+        # Where there are no locks, others cannot take it for a leftover either.
+        with suppress(StoreError):
+            built._release = self._builds.take(path.name)
+        return built
+
+    def sweep(self, projection: Projection) -> str | None:
+        """Remove the files of builds that nobody is at any more."""
+        left: str | None = None
+        for path in self._builds_of(projection):
+            try:
+                release = self._builds.take(path.name)
+                if release is None:
+                    if path.exists():
+                        left = (
+                            f"{str(path)!r}, where projection {projection.name!r} is being built: when that has ended"
+                        )
+                    continue
+                try:
+                    _remove(path)
+                finally:
+                    release()
+            except (OSError, StoreError) as error:
+                why = os_reason(error) if isinstance(error, OSError) else error
+                left = f"{str(path)!r}, which cannot be removed ({why}): when that is mended"
+        return left
+
+    def _builds_of(self, projection: Projection) -> list[Path]:
+        """Return the files in which a projection is built, or was."""
+        if self._is_in_memory:
+            return []
+        beginning = self._beginning(projection)
+        there = self._path.parent.glob(glob.escape(beginning) + "*")
+        found = (_BUILD.fullmatch(path.name.removeprefix(beginning)) for path in there)
+        return sorted({self._path.with_name(beginning + each[1]) for each in found if each is not None})
+
+    def _beginning(self, projection: Projection) -> str:
+        return f"{self._path.name}-{projection.name}-"
 
     def replace(self, projection: Projection, built: Target) -> None:
         """Copy what was built beside, in one transaction."""
@@ -254,7 +303,8 @@ class SQLiteTarget(Target, Resting):
         self.close()
         if not self._is_in_memory:
             _remove(self._path)
-            _building.discard(self._path)
+        if self._release is not None:
+            self._release()
 
     def is_transient(self, error: Exception) -> bool:
         """Tell whether it was locked, or the disk is full."""
@@ -418,23 +468,7 @@ def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[A
     yield from connection.cursor().execute(statement)
 
 
-def _remove_left(path: Path, beginning: str) -> None:
-    """Remove what a process left that was killed while it built."""
-    pid = path.name.removeprefix(beginning).partition(".")[0]
-    if not pid.isdecimal() or path in _building:
-        return
-    try:
-        if int(pid) != os.getpid():
-            os.kill(int(pid), 0)
-            return
-    except ProcessLookupError:
-        pass
-    except OSError:  # it is somebody else's
-        return
-    _remove(path)
-
-
 def _remove(path: Path) -> None:
-    for end in ("", "-wal", "-shm"):
+    for end in _ENDINGS:
         with suppress(FileNotFoundError):
             path.with_name(path.name + end).unlink()

@@ -256,6 +256,21 @@ def test_erased_turns_are_found_no_more(tmp_path: Path) -> None:
     assert b"zebul" not in raw
 
 
+def test_rebuild_keeps_traces_and_that_is_said(tmp_path: Path) -> None:
+    """Finishing when it has ended removes them."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        turn = log.add_turn("Zebulon")
+        log.feeds.run()
+        reports: list[str | None] = []
+        log.feeds.rebuild("search", progress=lambda *_: reports.append(log.erase(turn=turn.id, reason="asked").remains))
+        said = str(reports[0])
+        assert f"'{tmp_path}/log.db-projections-search-" in said
+        assert said.endswith("projection 'search' is being built: when that has ended, `turnlog erase --finish`")
+        assert log.finish_erasing() is None
+        assert found(log, "zebulon") == []
+    assert b"Zebulon" not in b"".join(each.read_bytes() for each in tmp_path.iterdir() if each.is_file())
+
+
 def test_reader_of_the_index_keeps_traces_and_that_is_said(tmp_path: Path) -> None:
     """Finishing later removes them."""
     path = tmp_path / "log.db"

@@ -1,7 +1,9 @@
 """Projections of one's own: folded exactly once, paused at what cannot be folded, built anew beside, erased."""
 
 import errno
+import fcntl
 import io
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -564,14 +566,38 @@ def test_rebuild_is_what_folding_made(log: TurnLog, target: AnyTarget) -> None:
 
 
 def test_what_a_killed_build_left_is_removed(log: TurnLog, tmp_path: Path) -> None:
-    """By the next build."""
+    """By the next build, whatever process has the number of the one that was killed; and nothing else is."""
     log.add_turn("one")
-    left = [tmp_path / f"view.db-acme.words-{pid}" for pid in (2**22 + 1, "notes")]
+    target = SQLiteTarget(tmp_path / "view.db")
+    living = target.beside(Words())
+    with living.transaction() as db:
+        living.make(db, Words())
+    left = [tmp_path / f"view.db-acme.words-{name}" for name in (f"{os.getppid()}.1", "0123456789ab-wal", "notes")]
     for path in left:
         path.write_text("left")
+    runner(log, target).run()
+    assert [path.exists() for path in left] == [False, False, True]
+    assert Path(living.place).exists()
+    living.discard()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert not [name for name in names if name.endswith("-locks") or "acme.words-0" in name]
+    target.close()
+
+
+def test_build_is_not_taken_for_a_leftover_where_there_are_no_locks(
+    log: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is built, and said to be there as long as it is."""
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
     target = SQLiteTarget(tmp_path / "view.db")
     runner(log, target).run()
-    assert [path.exists() for path in left] == [False, True]
+    living = target.beside(Words())
+    with living.transaction() as db:
+        living.make(db, Words())
+    assert "no locks available" in str(target.sweep(Words())).lower()
+    assert Path(living.place).exists()
+    living.discard()
+    assert target.sweep(Words()) is None
     target.close()
 
 
@@ -602,6 +628,36 @@ def test_erasure_reaches_the_files_of_a_projection(log: TurnLog, tmp_path: Path)
     assert b"secret of" not in kept
     assert b"kept" in kept
     target.close()
+
+
+def test_erasure_reaches_what_is_built_beside(log: TurnLog, target: AnyTarget) -> None:
+    """What a killed build has left at once; what somebody builds once that has ended."""
+    turn = log.add_turn("one")
+    follower = runner(log, target)
+    follower.run()
+    living = target.beside(Words())
+    with living.transaction() as db:
+        living.make(db, Words())
+    log.erase(turn=turn.id, reason="asked")
+    [status] = follower.run()
+    if target.place != ":memory:":  # that builds in memory, too
+        assert status.has_traces
+        assert "is being built" in str(target.sweep(Words()))
+    killed(living)
+    assert not follower.run()[0].has_traces
+    assert target.sweep(Words()) is None
+    if isinstance(living, SQLiteTarget):
+        assert not Path(living.place).exists()
+
+
+def killed(built: AnyTarget) -> None:
+    """Let go of a target that is built in, as a process does that is killed."""
+    built.close()
+    if isinstance(built, PostgresTarget):
+        assert built._guard is not None
+        built._guard.close()
+    elif built._release is not None:
+        built._release()
 
 
 def test_traces_that_a_reader_holds_are_removed_later(log: TurnLog, tmp_path: Path) -> None:
