@@ -695,6 +695,39 @@ def test_erasures_reach_what_was_delivered(filed: TurnLog) -> None:
     assert taking.positions == [2, 3, 4]
 
 
+def test_sink_of_ones_own_that_takes_back_is_named_until_its_feed_runs(filed: TurnLog) -> None:
+    """Only where it was delivered content of what is erased."""
+    ids = [filed.add_turn(text).id for text in ("one", "two")]
+    taking = Taking()
+    filed.feeds.feed(taking, name="own").run()
+    filed.feeds.feed(Taking(), name="bare", public=True).run()
+    later = filed.add_turn("three").id
+    assert filed.erase(turn=later, reason="asked").remains is None
+    remains = filed.erase(turn=ids[0], reason="asked").remains
+    assert remains is not None
+    assert "feed 'own': its sink is none of turnlog's, and takes back when the feed runs: run it" in remains
+    assert "bare" not in remains
+    assert filed.finish_erasing() == remains
+    filed.feeds.feed(taking, name="own").run()
+    assert taking.forgotten == [[2]]
+    assert filed.finish_erasing() is None
+
+
+def test_sink_of_ones_own_is_reached_by_the_feed_that_runs(filed: TurnLog) -> None:
+    """An erasure waits for that, for a moment."""
+    turn = filed.add_turn("one")
+    taking = Taking()
+    feed = filed.feeds.feed(taking, name="own")
+    following = threading.Thread(target=feed.follow)
+    following.start()
+    while not taking.positions:
+        time.sleep(0.001)
+    assert filed.erase(turn=turn.id, reason="asked").remains is None
+    assert taking.forgotten == [[2]]
+    feed.stop()
+    following.join(30)
+
+
 @pytest.mark.parametrize("place", ["file", "memory"])
 def test_erasure_takes_what_feeds_have_failed_with(url: str, tmp_path: Path, place: str) -> None:
     """A destination may repeat what it was sent. That the feed failed, and since when, stays."""

@@ -20,14 +20,19 @@ PATIENCE_S = 5.0
 
 _POLL_S = 0.05
 
+_OTHERS = (
+    "its sink is none of turnlog's, and takes back when the feed runs: run it; else `turnlog feeds remove` forgets it"
+)
 _EMPTIED = "its folder is empty or not there, and its files may come back; else `turnlog feeds remove` forgets it"
 
 
 def take_back(store: Store, states: FeedStates) -> str | None:
     """Carry out erasures where feeds have delivered to, in each that can be reached.
 
+    A sink of another's is made by whoever runs its feed, and by nobody here.
+
     Returns:
-        Which feeds were not reached, each with its folder and what keeps it, one line; None if all were.
+        Which feeds were not reached, each with its destination and what keeps it, one line; None if all were.
     """
     left: list[str] = []
     try:
@@ -41,7 +46,7 @@ def take_back(store: Store, states: FeedStates) -> str | None:
         if due is None or not state.takes_back or not state.may_have_delivered:
             continue
         sink = sink_of(state)
-        why = None if sink is None else _taken_back(store, states, state, sink, due)
+        why = _taken_back(store, states, state, sink, due) if sink else _left_to_its_run(store, states, state, due)
         if why is not None:
             left.append(f"in {state.destination!r} (feed {state.name!r}: {why})")
     return f"what was erased may still be {', and '.join(left)}: `turnlog erase --finish`" if left else None
@@ -86,13 +91,10 @@ def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, 
     while True:
         try:
             if sink.is_emptied():
-                # What went without content has nothing of it.
-                return _EMPTIED if state.sent and LogReader(store, state.choice).is_erased(state, due) else None
+                return _EMPTIED if _has_content(store, state, due) else None
             Feed(store, sink, states, name=state.name).take_back()
         except ConflictError as error:
-            # Who runs it carries out the erasure as soon as it sees it.
-            now = states.load(state.name)
-            if now is None or (still := _due(store, now)) is None or still.after >= due.last:
+            if _is_carried_out(store, states, state, due):
                 return None
             if monotonic() >= until:
                 return str(error)
@@ -101,3 +103,26 @@ def _taken_back(store: Store, states: FeedStates, state: FeedState, sink: Sink, 
             return str(error)
         else:
             return None
+
+
+def _left_to_its_run(store: Store, states: FeedStates, state: FeedState, due: Due) -> str | None:
+    """Return that a feed has to run, where what it delivered is erased and nobody who runs it carries that out."""
+    if not _has_content(store, state, due):
+        return None
+    until = monotonic() + PATIENCE_S
+    while not _is_carried_out(store, states, state, due):
+        if not states.is_held(state.name) or monotonic() >= until:
+            return _OTHERS
+        store.wait(due.last, _POLL_S)
+    return None
+
+
+def _has_content(store: Store, state: FeedState, due: Due) -> bool:
+    """Tell whether content of what is erased may have been delivered."""
+    return bool(state.sent) and LogReader(store, state.choice).is_erased(state, due)
+
+
+def _is_carried_out(store: Store, states: FeedStates, state: FeedState, due: Due) -> bool:
+    """Tell whether who runs a feed has carried out erasures, which it does as soon as it sees them."""
+    now = states.load(state.name)
+    return now is None or (still := _due(store, now)) is None or still.after >= due.last
