@@ -1182,9 +1182,18 @@ class TurnLog:
     def finish_erasing(self) -> str | None:
         """Remove what earlier erasures had to leave in the files of the store. Opening the store tries it too.
 
+        What erasures of this log name and is there, as a copy put it back, is erased again, with an event that says so.
+
         Returns:
             Why something is still left, one line; None if nothing is.
+
+        Raises:
+            HoldError: a legal hold refuses it, and nothing was erased. What else `erase` raises is raised too.
         """
+        try:
+            audit.erasing.erase_again(self.store, self._sources)
+        finally:
+            self._forget()
         return self.store.scrub() or self.feeds.forget_erased()
 
     def retain(

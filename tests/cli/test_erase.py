@@ -1,5 +1,7 @@
 """`turnlog erase`, `retain` and `hold`."""
 
+from pathlib import Path
+
 import pytest
 from tests.cli.command import Command
 from tests.cli.terminal import CTRL_C, Terminal
@@ -89,7 +91,25 @@ def test_retain_lists_and_erases_only_when_told(talk: Command) -> None:
 def test_finish_says_that_nothing_is_left(talk: Command) -> None:
     """`--finish` needs no turn."""
     assert "nothing of what was erased is left" in talk.ok("erase", "--finish").text
-    assert talk.ok("erase", "--finish", "--json").json == {"remains": None}
+    assert talk.ok("erase", "--finish", "--json").json == {"remains": None, "erased_again": 0}
+
+
+def test_finish_erases_what_a_restored_copy_still_has(talk: Command, tmp_path: Path) -> None:
+    """The import says so, `verify` does as long as it is there, and both say how it goes."""
+    talk.ok("bookmarks", "set", "noted", "main")
+    older, newer = (str(tmp_path / name) for name in ("older.jsonl", "newer.jsonl"))
+    talk.ok("export", "--output", older)
+    talk.ok("erase", "--subject", "Alice", "--reason", "asked", "--yes")
+    talk.ok("export", "--output", newer)
+    store = {"TURNLOG_STORE": f"sqlite:///{tmp_path}/copy.db"}
+    talk.ok("import", "turnlog", older, **store)
+    said = talk("import", "turnlog", newer, **store)
+    assert "2 turns erased where this comes from, and not here: `turnlog erase --finish`" in said.stderr
+    found = talk("verify", "--json", **store)
+    assert (found.status, len(found.json["damage"])) == (1, 3)
+    assert talk.ok("erase", "--finish", **store).text.startswith("erased again  3 events")
+    assert talk.ok("verify", **store).text.startswith("clean")
+    assert talk.ok("erase", "--finish", "--json", **store).json == {"remains": None, "erased_again": 0}
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y", 0), ("n", 2), ("\x04", 2), ("maybe\nyes", 0)])

@@ -192,6 +192,11 @@ ERASURES = [
         ),
         "no gpt.erasure event names it",
     ),
+    (
+        "erasure of what is there",
+        also_cites("erasure", "target", "after the secret"),
+        "a gpt.erasure event names it, and its content is here",
+    ),
 ]
 
 FILES = [

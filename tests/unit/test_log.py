@@ -470,6 +470,8 @@ class TestErrors:
             # tests/unit/audit/test_erasing.py
             *(f"{method} HoldError" for method in ("erase", "retain", "holds.set")),
             "erase ConflictError",
+            # tests/unit/audit/test_unerased.py
+            "finish_erasing HoldError",
             # tests/unit/audit/test_copying.py
             *(f"copy_to {error}" for error in ("ConflictError", "CorruptionError", "StoreOpenError")),
             # tests/unit/store/test_postgres_sessions.py

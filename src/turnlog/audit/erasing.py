@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from turnlog.audit.holds import Hold, held
 from turnlog.audit.targets import Scope, Targets, Wanted
+from turnlog.audit.unerased import unerased
 from turnlog.errors import ConflictError, HoldError, MetaError, SealError, TurnlogError, UncertainError
 from turnlog.events import (
     BOOKMARK,
@@ -55,6 +56,8 @@ INTERRUPTED = (
     "removes them"
 )
 """What an interrupt says in a note when it comes behind the commit."""
+
+_AGAIN = "an earlier erasure names it, and it was there"
 
 _CLOCKS_DIFFER = timedelta(days=1)
 """By how much clocks may differ."""
@@ -125,7 +128,10 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What a caller asks to erase: turns, threads by one of their turns, or a subject; exactly one of them."""
+    """What a caller asks to erase: turns, threads by one of their turns, or a subject; exactly one of them.
+
+    Or nothing of these: what erasures of the log name and is there.
+    """
 
     turns: tuple[str, ...] = ()
     threads: tuple[str, ...] = ()
@@ -137,6 +143,10 @@ class Request(Struct, frozen=True, kw_only=True):
         Raises:
             UnknownTurnError: there is no such turn.
         """
+        if not self.turns and not self.threads and self.subject is None:
+            found = list(unerased(transaction))
+            turns = [event for event in found if event.header.topic == TURN]
+            return Wanted(scope="turn", turns=turns, carrying=[event for event in found if event.header.topic != TURN])
         turns = [find_turn(transaction, headish) for headish in self.turns or self.threads]
         return Wanted(scope=self.scope, turns=turns, subject=self.subject)
 
@@ -197,6 +207,18 @@ def erase(
         except _HoldsChangedError:
             continue
     raise ConflictError("holds are set and released all the time: try again")
+
+
+def erase_again(store: Store, sources: Sources) -> None:
+    """Erase what erasures of the log name and is there, if there is anything, with what carries it now.
+
+    Raises:
+        HoldError, SealError, ConflictError: as `erase` does.
+    """
+    with store.read() as transaction:
+        if next(unerased(transaction), None) is None:
+            return
+    erase(store, Request(), reason=_AGAIN, sources=sources)
 
 
 def _refusal(hold: Hold) -> HoldError:

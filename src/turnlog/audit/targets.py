@@ -78,11 +78,13 @@ class Wanted(Struct, frozen=True, kw_only=True):
         scope: the turns themselves, all turns of their threads, or all turns of a subject.
         turns: the turns.
         subject: the subject.
+        carrying: other events that are wanted too.
     """
 
     scope: Scope
     turns: Sequence[Recorded] = ()
     subject: str | None = None
+    carrying: Sequence[Recorded] = ()
 
 
 class Targets:
@@ -99,7 +101,7 @@ class Targets:
         """Begin with nothing found."""
         self._wanted = wanted
         self.turns: dict[str, Recorded] = {turn.header.id: turn for turn in wanted.turns}
-        self.carrying: dict[str, Recorded] = {}
+        self.carrying: dict[str, Recorded] = {event.header.id: event for event in wanted.carrying}
         self.others: list[str] = []
         self.unseen: set[str] = set()
         self._below: dict[str, int] = {}

@@ -141,7 +141,7 @@ class _Verification:
         """The leaves of the page that is read, where roots are wanted."""
         self._citations = Citations(known, findings)
         self._contents = Contents(requests, findings)
-        self._erasures = Erasures(scratch, findings)
+        self._erasures = Erasures(scratch, known, findings)
         self._after = _POSITION_MIN
         self._expected = 1
         """The global position that the next event should have."""
@@ -167,7 +167,7 @@ class _Verification:
             self._tell(schema)
             self._engine_damage(self._engine())
         self._tell(damaged.values())
-        self._erasures.report()
+        self._told_erasures()
         if self._roots is not None:
             self._roots.report()
             self._findings.anchored = self._roots.anchored
@@ -391,6 +391,15 @@ class _Verification:
             raise error
         name = "" if isinstance(error, TurnlogError) else f"{type(error).__name__}: "
         self._findings.add(f"{what}: {name}{error}")
+
+    def _told_erasures(self) -> None:
+        try:
+            with self._store.read() as transaction:
+                self._erasures.report(transaction)
+        except NOT_DAMAGE:
+            raise
+        except StoreError as error:
+            self._tell([str(error)])
 
     # The projections
 

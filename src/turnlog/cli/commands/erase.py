@@ -12,6 +12,7 @@ from cyclopts import App, Parameter
 
 from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
+from turnlog.audit.targets import cited_targets
 from turnlog.cli.asking import agrees
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import EXIT_REMAINS, UsageError
@@ -92,7 +93,12 @@ def erase(
     by: Annotated[str | None, Parameter(help="Who asked for it. It is kept as well.")] = None,
     dry_run: Annotated[bool, Parameter(negative=(), help="Only say what would be erased.")] = False,
     finish: Annotated[
-        bool, Parameter(negative=(), help="Erase nothing more: remove traces that an erasure had to leave in files.")
+        bool,
+        Parameter(
+            negative=(),
+            help="Erase nothing new: remove traces that an erasure had to leave in files, and what it names and is "
+            "there again, as from an older copy.",
+        ),
     ] = False,
     yes: _YES = False,
     common: Common = COMMON,
@@ -104,7 +110,11 @@ def erase(
     """
     if finish:
         with common.open() as log:
-            return _tell_remains(log.finish_erasing(), common)
+            with log.store.read() as transaction:
+                end = transaction.log_end()
+            remains = log.finish_erasing()
+            again = sum(len(cited_targets(erasure)) for erasure in log.events(end, topics=ERASURE))
+            return _tell_remains(remains, again, common)
     which.check("erase")
     if not dry_run and not (reason or "").strip():
         raise UsageError("erase: say why with --reason: it is all that will be left to tell")
@@ -167,10 +177,14 @@ def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
         raise UsageError("nothing was erased")
 
 
-def _tell_remains(remains: str | None, common: Common) -> int:
+def _tell_remains(remains: str | None, again: int, common: Common) -> int:
     if common.json:
-        write_json({"remains": remains})
-    elif remains is None:
+        write_json({"remains": remains, "erased_again": again})
+    elif again:
+        Screen.of_stdout().line(
+            ("erased again", "bold red"), f"  {count(again, 'event')} that earlier erasures name, or that rest on them"
+        )
+    if remains is None and not common.json:
         Screen.of_stdout().line((f"nothing of what was erased is left in the {_files(common)}", "green"))
     if remains is not None:
         note(remains)

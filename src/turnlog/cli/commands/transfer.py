@@ -268,7 +268,8 @@ def _write_restored(screen: Screen, path: Path, report: RestoreReport) -> None:
         turns = " ".join(f"--turn {turn}" for turn in report.not_erased[:_NAMES_MAX])
         more = "" if len(report.not_erased) <= _NAMES_MAX else " …"
         there = count(len(report.not_erased), "turn")
-        note(f"{there} erased where this comes from, and not here: `turnlog erase {turns}{more} --reason REASON`")
+        erase = "--finish" if report.whole else f"{turns}{more} --reason REASON"
+        note(f"{there} erased where this comes from, and not here: `turnlog erase {erase}`")
     for moved, what in ((report.set_bookmarks, "set"), (report.moved_bookmarks, "moved")):
         if moved:
             names = _few([bookmark.name for bookmark in moved])
