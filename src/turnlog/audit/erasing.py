@@ -83,6 +83,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
         already: number of events that were erased before.
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
+        undecided: ids of lines of imported transcripts, such as titles of sessions, that name a line which is not in
+            the log, and no session: nobody can tell whether they are of the turns. They are not erased.
         payload_bytes: bytes of the payloads.
         files_removed: number of payload files that were removed.
         files_shared: number of payload files that are kept, because other events have the same payload.
@@ -107,6 +109,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     moved_bookmarks: tuple[MovedBookmark, ...] = ()
     already: int = 0
     others: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     payload_bytes: int = 0
     files_removed: int = 0
     files_shared: int = 0
@@ -327,6 +330,7 @@ class _Search:
             moved_bookmarks=tuple(moved),
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),
+            undecided=tuple(targets.undecided),
             payload_bytes=sum(event.size or event.stored_size or 0 for event in found),
             files_removed=0 if files is None else files.removed,
             files_shared=0 if files is None else files.shared,

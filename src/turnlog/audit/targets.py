@@ -68,6 +68,8 @@ _NO_TEXT = frozenset(
 )
 """Fields of content and of lines whose values name things, and say nothing."""
 
+_BLANKS = {point: " " for point in range(0x3001) if chr(point).isspace()}
+
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -95,6 +97,8 @@ class Targets:
         carrying: the other events, by id; erased ones too.
         others: ids of events of other people's topics that cite one of the turns. They are told, and stay.
         unseen: ids of sealed turns of which nobody can tell without keys whether they are of the subject.
+        undecided: lines of transcripts that belong to no turn and to no session, by id, each with the lines that it
+            names, of which none is in the log: what they say may be of the turns. They are told, and stay.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -104,6 +108,7 @@ class Targets:
         self.carrying: dict[str, Recorded] = {event.header.id: event for event in wanted.carrying}
         self.others: list[str] = []
         self.unseen: set[str] = set()
+        self.undecided: dict[str, set[bytes]] = {}
         self._below: dict[str, int] = {}
         """The streams that grow from the turns, each with the first position that does."""
         self._replies: set[str] = set()
@@ -113,8 +118,9 @@ class Targets:
         """The turns that the turns continue: what says one of these for the screen may come before it."""
         self._uuids: set[bytes] = set()
         self._sessions: set[str] = set()
+        self._formats: set[str] = set()
         self._texts: set[str] = set()
-        """What the turns that came from transcripts say."""
+        """What the turns that came from transcripts say, with even blanks."""
         self._in_thread: dict[str, int] = {}
         """The streams of the threads that are wanted, each with the first position that is of them."""
 
@@ -199,10 +205,12 @@ class Targets:
             self._names.add(name)
         origin = turn_meta(turn).origin
         if origin is not None:
+            self._formats.add(origin.format)
             self._uuids.update(uuid.encode() for uuid in origin.ids if uuid)
             if isinstance(origin.session, str):
                 self._sessions.add(origin.session)
-            self._texts.update(json_strings(transaction.payload(turn) or b"", without=_NO_TEXT))
+            self._texts.update(map(_even, json_strings(transaction.payload(turn) or b"", without=_NO_TEXT)))
+            self._texts.discard("")
 
     def _note_cited(self, transaction: ReadTransaction, turn: Recorded, relation: str, noted: set[str]) -> None:
         for citation in turn.header.citations:
@@ -219,6 +227,10 @@ class Targets:
         topics = [topic for topic in there_are if topic in known or (self.turns and topic not in SHAPES)]
         if not topics:
             return
+        lines = [topic for topic in topics if _format_of(topic) in self._formats]
+        for line in transaction.log(after, topics=lines) if lines else ():
+            if line.header.cited("turn") in self.turns and (name := _name_of(line)) is not None:
+                self._uuids.add(name)
         for recorded in transaction.log(after, topics=topics):
             if self._goes(transaction, recorded):
                 self.carrying[recorded.header.id] = recorded
@@ -226,6 +238,9 @@ class Targets:
                 continue
             elif any(citation.id in self.turns for citation in recorded.header.citations):
                 self.others.append(recorded.header.id)
+        if named := {uuid for uuids in self.undecided.values() for uuid in uuids}:
+            known = named.intersection(map(_name_of, transaction.log(topics=lines)))
+            self.undecided = {line: uuids for line, uuids in self.undecided.items() if uuids.isdisjoint(known)}
 
     def _goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
         """Tell whether an event goes with the turns."""
@@ -299,13 +314,17 @@ class Targets:
             if self._wanted.scope != "turn" and meta.get("session") in self._sessions:
                 return True
             # Some lines belong to no turn, and repeat what was said in one: they name its line, or only its session.
-            if not self._uuids.isdisjoint(_UUID.findall(payload)):
+            named = {*_UUID.findall(payload)} - {_name_of(line)}
+            if not self._uuids.isdisjoint(named):
                 return True
-        said = json_strings(payload, without=_NO_TEXT)
-        return meta.get("session") in self._sessions and any(map(self._repeats, said))
+            if named and "session" not in meta and _format_of(line.header.topic) in self._formats:
+                self.undecided[line.header.id] = named
+        if meta.get("session") not in self._sessions:
+            return False
+        return any(map(self._repeats, map(_even, json_strings(payload, without=_NO_TEXT))))
 
     def _repeats(self, said: str) -> bool:
-        """Tell whether something that is said repeats a text of the turns, or its beginning."""
+        """Tell whether something that is said, with even blanks, repeats a text of the turns, or its beginning."""
         if said in self._texts:
             return True
         beginning = said.rstrip(".… ")
@@ -318,6 +337,27 @@ class Targets:
 def _is_claim(by: Recorded, of: Recorded | None) -> bool:
     """Tell whether it is somebody else who says something of an event of this log: that takes nothing away here."""
     return by.arrival == Arrival.GUEST and of is not None and of.arrival != Arrival.GUEST
+
+
+def _even(text: str) -> str:
+    """Return a text in which whatever stands between two words is one blank: line breaks differ between its copies."""
+    text = text.translate(_BLANKS)
+    while "  " in text:
+        text = text.replace("  ", " ")
+    return text.strip()
+
+
+def _format_of(topic: str) -> str:
+    return topic.partition(".")[0]
+
+
+def _name_of(line: Recorded) -> bytes | None:
+    """Return the id that a line has in its format; None where it has none or cannot be read."""
+    if line.unreadable:
+        return None
+    meta = _line(line)
+    name = meta.get("uuid") or meta.get("id")
+    return name.encode() if isinstance(name, str) else None
 
 
 def _line(line: Recorded) -> Mapping[str, object]:

@@ -246,6 +246,9 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
         facts.append(("sealed", f"{count(report.key_missing, 'event')} {gone}"))
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
+    if report.undecided:
+        titles = count(len(report.undecided), "imported title")
+        facts.append(("not erased", f"{titles} of a line that is not here: nobody can tell whether it is of this"))
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts])
 
 

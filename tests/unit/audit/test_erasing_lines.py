@@ -1,0 +1,101 @@
+"""Lines of an imported session that belong to no turn, and say what an erased one said."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from turnlog import TurnLog
+
+SAID = "KELLERX is ill\nand has  the clap"
+SESSION = str(UUID(int=99))
+
+
+@pytest.fixture
+def log() -> Iterator[TurnLog]:
+    """Give an empty log."""
+    with TurnLog.open("memory://") as log:
+        yield log
+
+
+def line(number: int, kind: str, **fields: Any) -> dict[str, Any]:
+    """Return a line of a session that continues the one before it."""
+    parent = str(UUID(int=number - 1)) if number > 1 else None
+    names = {"uuid": str(UUID(int=number)), "parentUuid": parent, "sessionId": SESSION}
+    return {"type": kind, **names, "timestamp": f"2026-01-0{number}T00:00:00Z", **fields}
+
+
+def title(of: int) -> dict[str, Any]:
+    """Return the line with the title of a session, as Claude Code writes it: it names the session by a line of it."""
+    return {"type": "summary", "summary": "KELLERX, therapy", "leafUuid": str(UUID(int=of))}
+
+
+def imported(log: TurnLog, folder: Path, *lines: dict[str, Any]) -> list[str]:
+    """Import a session with a prompt, an answer and a line behind it, and further lines. Return its turns."""
+    session = [
+        line(1, "user", message={"role": "user", "content": SAID}),
+        line(2, "assistant", message={"id": "m", "role": "assistant", "content": [{"type": "text", "text": "Since?"}]}),
+        line(3, "system", subtype="turn_duration", content="took 3s"),
+    ]
+    file = folder / "session.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in [*lines[:1], *session, *lines[1:]]))
+    log.import_claude_code(file)
+    return [turn.header.id for turn in log.events(topics="gpt.turn")]
+
+
+def left(log: TurnLog) -> list[str]:
+    """Return the types of the lines that still have the name."""
+    events = [event for event in log.events() if event.hash is not None]
+    return [
+        event.header.topic.removeprefix("claude-code.")
+        for event in events
+        if b"KELLERX" in log.payload(event.header.id)
+    ]
+
+
+@pytest.mark.parametrize("of", [1, 2, 3])
+@pytest.mark.parametrize("at", ["first", "last"])
+def test_title_goes_with_the_thread_whose_line_it_names(log: TurnLog, tmp_path: Path, of: int, at: str) -> None:
+    """Also where the line that it names became no turn, and where it comes before that line."""
+    turn, _ = imported(log, tmp_path, *([title(of)] if at == "first" else [title(7), title(of)]))
+    report = log.erase(thread=turn, reason="asked")
+    assert left(log) == ([] if at == "first" else ["summary"])
+    assert len(report.undecided) == (at == "last")
+
+
+def test_title_that_names_no_line_of_the_log_is_told(log: TurnLog, tmp_path: Path) -> None:
+    """Nobody can tell of what it is the title: it stays, until the session that it names is here too."""
+    turn, _ = imported(log, tmp_path, title(7))
+    [kept] = [event.header.id for event in log.events(topics="claude-code.summary")]
+    assert log.erase(thread=turn, reason="asked", dry_run=True).undecided == (kept,)
+    file = tmp_path / "other.jsonl"
+    file.write_text(json.dumps({**line(7, "user", message={"role": "user", "content": "other"}), "parentUuid": None}))
+    log.import_claude_code(file)
+    assert log.erase(thread=turn, reason="asked").undecided == ()
+    assert left(log) == ["summary"]
+
+
+def test_nothing_is_undecided_where_what_is_erased_came_from_elsewhere(log: TurnLog, tmp_path: Path) -> None:
+    """A title of a session is none of a turn that was recorded here."""
+    imported(log, tmp_path, title(7))
+    turn = log.add_turn("of something else")
+    assert log.erase(turn=turn.id, reason="asked").undecided == ()
+
+
+@pytest.mark.parametrize("between", [" ", "\r\n", "\n\n  ", "\u2028"])
+def test_prompt_with_other_line_breaks_is_the_same(log: TurnLog, tmp_path: Path, between: str) -> None:
+    """As a history has it on one line, or with the line breaks of another system."""
+    said = f"KELLERX is ill{between}and has the clap"
+    turn, _ = imported(
+        log,
+        tmp_path,
+        {"type": "last-prompt", "lastPrompt": f"{said} "[:-4] + "…", "sessionId": SESSION},
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": SESSION, "content": f"> {said}?"},
+        {"type": "queue-operation", "operation": "enqueue", "sessionId": SESSION, "content": " "},
+    )
+    report = log.erase(turn=turn, reason="asked")
+    assert left(log) == []
+    assert len(report.lines) == 3
