@@ -326,7 +326,7 @@ def test_a_large_window_is_prepared_in_little_more_than_twice_its_size(
     assert times(*peaks) <= TIMES_MAX
 
 
-@pytest.mark.parametrize("kind", ["result", "document", "text document", "input", "thought"])
+@pytest.mark.parametrize("kind", ["result", "document", "text document", "input", "thought", "native"])
 def test_whatever_is_large_is_shown_and_prepared_in_little_more_than_twice_its_size(
     folder: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -337,8 +337,8 @@ def test_whatever_is_large_is_shown_and_prepared_in_little_more_than_twice_its_s
     """
     reading = ["context large", "context large --whole", "context large --json", "show large"]
     preparing = [f"wire prepare NEW.json --provider {wire} --model m" for wire in ("openai_chat", "anthropic")]
-    in_values = {"input": {"canonical", "geppetto", "gmi"}, "thought": {"geppetto"}}.get(kind, set())
-    forms = sorted(WRITERS.keys() - in_values)
+    in_values = {"input": {"canonical", "geppetto", "gmi"}, "thought": {"geppetto"}, "native": {"geppetto"}}
+    forms = sorted(WRITERS.keys() - in_values.get(kind, set()))
     exporting = [f"export large --format {form}" for form in forms] if kind != "result" else []
     lines = [*reading, *preparing, *exporting]
     peaks: list[list[int]] = []
@@ -346,7 +346,8 @@ def test_whatever_is_large_is_shown_and_prepared_in_little_more_than_twice_its_s
         command, text = Command(store=tmp_path / f"{name}.db"), (folder / f"{name}.txt").read_text()
         thought = {"type": "thinking", "thinking": text if kind == "thought" else "So.", "signature": "s"}
         asked = {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": text if kind == "input" else ""}}
-        blocks = json.dumps([thought, asked]).encode()
+        native = {"type": "native", "provider": "x", "block": {"type": "y", "a": text if kind == "native" else ""}}
+        blocks = json.dumps([thought, native, asked]).encode()
         command.ok("add", "--blocks", "--role", "assistant", "-b", "large", stdin=blocks)
         answered = {"type": "tool_result", "tool_use_id": "c1", "content": text if kind == "result" else "Well."}
         command.ok("add", "--blocks", "-c", "large", stdin=json.dumps([answered]).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Literal, get_args
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
@@ -16,10 +16,11 @@ _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _raw_fields = msgspec.json.Decoder(dict[str, Raw])
 _encoder = msgspec.json.Encoder()
 
-LongKind = Literal["thoughts", "inputs", "results", "documents"]
+LongKind = Literal["thoughts", "inputs", "results", "documents", "natives"]
 """What may have marks beside text blocks: see `marked_texts`."""
 
-LONG_KINDS: tuple[LongKind, ...] = get_args(LongKind)
+LONG_KINDS: tuple[LongKind, ...] = ("thoughts", "inputs", "results", "documents")
+"""Those that every provider has. What stands in a native block is for the adapter of its provider to look into."""
 
 
 def marked_texts(content: bytes, long: LongStrings, also: Collection[LongKind] = ()) -> bytes:
@@ -32,7 +33,8 @@ def marked_texts(content: bytes, long: LongStrings, also: Collection[LongKind] =
         long: what gets the texts.
         also: further kinds of long strings that have marks: what is thought (`thoughts`), those in the input of calls
             (`inputs`), which is written as it is spelled, the texts of results (`results`), the base64 of documents
-            (`documents`), of those in results where these have marks.
+            (`documents`), of those in results where these have marks, and those in native blocks (`natives`), which are
+            written as they are spelled.
 
     Raises:
         ContentError: such a text is malformed.
@@ -57,9 +59,10 @@ def _mark_block(record: dict[str, Raw], own: LongStrings, long: LongStrings, als
             return _mark(record, "text", own, long)
         case b'"thinking"' if "thoughts" in also:
             return _mark(record, "thinking", own, long)
-        case b'"tool_use"' if "inputs" in also and own.is_in(given := bytes(record.get("input", b""))):
-            record["input"] = Raw(long.json_taken_over(own, given))
-            return True
+        case b'"tool_use"' if "inputs" in also:
+            return _mark_inner(record, "input", own, long)
+        case b'"native"' if "natives" in also:
+            return _mark_inner(record, "block", own, long)
         case b'"tool_result"' if "results" in also:
             return _mark(record, "content", own, long) or _mark_inside(record, own, long, also)
         case b'"document"' if "documents" in also:
@@ -78,6 +81,14 @@ def _mark_inside(record: dict[str, Raw], own: LongStrings, long: LongStrings, al
     if not any(is_marked):
         return False
     record["content"] = Raw(_encoder.encode(inside))
+    return True
+
+
+def _mark_inner(record: dict[str, Raw], name: str, own: LongStrings, long: LongStrings) -> bool:
+    """Return whether there was a long string in JSON of any kind, which has marks of `long` then, as it is spelled."""
+    if not own.is_in(inner := bytes(record.get(name, b""))):
+        return False
+    record[name] = Raw(long.json_taken_over(own, inner))
     return True
 
 

@@ -85,7 +85,7 @@ def html_page(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:
 def _page(
     log: TurnLog, turns: Sequence[Turn], texts: Callable[[Sequence[Said], LongStrings], Iterator[str]]
 ) -> Exported:
-    marked = MarkedLog(log, also=LONG_KINDS)
+    marked = MarkedLog(log, also=(*LONG_KINDS, "natives"))
     said = read(marked, turns)
     return Exported(
         write=lambda file: file.writelines(text.encode() for text in texts(said, marked.long)),
