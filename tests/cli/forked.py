@@ -3,8 +3,9 @@
 What a command imports is most of what it takes, and the tests start thousands. So one process of each test run imports
 it all, and is copied (`fork`) for each command: what it then does, and all that it has of its own (streams, folder,
 environment, signals), is a process's, as it is for a user. How a command starts from nothing is tested where nothing
-else is: by `test_starting.py`, by the pages of the documentation, on terminals, and by each test that changes how
-Python starts.
+else is: by `test_starting.py`, on terminals, and by each test that changes how Python starts.
+
+`commands_in` has the same for a shell: a program `turnlog` that hands over what it was called with.
 
 Only Linux tells of the end of a process as this needs it (`pidfd_open`): elsewhere commands start by themselves.
 """
@@ -13,28 +14,33 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import os
 import pickle
 import pkgutil
 import selectors
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
+from tempfile import TemporaryDirectory
 from typing import NamedTuple, NoReturn
 
 import turnlog.__main__
 
 ROOT = Path(__file__).parents[2]
 _STREAMS = 3
+_HANDED_TIMEOUT_S = 60
 _PYTHON = ("PYTHON", "LC_", "LANG")
 """What the names of variables begin with that Python reads as it starts."""
 
@@ -56,13 +62,20 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 class Forked:
     """A command that runs in a process of its own, with streams that are given to it."""
 
-    def __init__(self, arguments: Sequence[str], *, environment: Mapping[str, str], streams: Sequence[int]) -> None:
-        """Start it. The streams, its standard input, output and error, are open here as before."""
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        streams: Sequence[int],
+        folder: str | None = None,
+    ) -> None:
+        """Start it, in this folder or another one. Its streams, standard input, output and error, stay open here."""
         ours, theirs = socket.socketpair()
         self._connection = ours
         with theirs:
             socket.send_fds(_copied(), [b"!"], [theirs.fileno(), *streams])
-        ours.sendall(pickle.dumps(_Job(list(arguments), dict(environment), os.getcwd())))  # noqa: PTH109
+        ours.sendall(pickle.dumps(_Job(list(arguments), dict(environment), folder or os.getcwd())))  # noqa: PTH109
         ours.shutdown(socket.SHUT_WR)
         self.pid = int.from_bytes(ours.recv(4))
 
@@ -99,6 +112,54 @@ def run_forked(
         read = [pool.submit(_read, stream) for stream in (out, err)]
         status = command.wait(timeout_s)
         return read[0].result(), read[1].result(), status
+
+
+_HANDING_OVER = """\
+import json, os, socket, sys
+
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(ADDRESS)
+    socket.send_fds(connection, [b"!"], [0, 1, 2])
+    connection.sendall(json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode())
+    connection.shutdown(socket.SHUT_WR)
+    status = int(connection.makefile().read())
+if status < 0:
+    os.kill(os.getpid(), -status)
+sys.exit(status)
+"""
+"""A program that has a command run in a copied process with its own streams, and ends as that does."""
+
+
+class _Handed(socketserver.StreamRequestHandler):
+    """Runs a command that was handed over, to its end."""
+
+    def handle(self) -> None:
+        _, streams, _, _ = socket.recv_fds(self.connection, 1, _STREAMS)
+        arguments, environment, folder = json.load(self.rfile)
+        command = Forked(arguments, environment=environment, streams=streams, folder=folder)
+        for stream in streams:
+            os.close(stream)
+        self.wfile.write(str(command.wait(_HANDED_TIMEOUT_S)).encode())
+
+
+@contextmanager
+def commands_in() -> Generator[Path]:
+    """Give a folder with a program `turnlog`, of which each run is a copy of a process that has imported everything."""
+    _copied()
+    with TemporaryDirectory(prefix="t") as name:  # a short one: what an address may have is little
+        folder, address = Path(name), f"{name}/s"
+        (folder / "handing_over.py").write_text(_HANDING_OVER.replace("ADDRESS", repr(address)))
+        program = folder / "turnlog"
+        program.write_text(f'#!/bin/sh\nexec {quote(sys.executable)} -ISE {quote(name)}/handing_over.py "$@"\n')
+        program.chmod(0o755)
+        with socketserver.ThreadingUnixStreamServer(address, _Handed) as server:
+            thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+            thread.start()
+            try:
+                yield folder
+            finally:
+                server.shutdown()
+                thread.join()
 
 
 def _feed(stream: int, content: bytes) -> None:
@@ -173,10 +234,11 @@ def _become(connection: socket.socket, streams: Sequence[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(job.environment)
     time.tzset()
+    sys.path[1:1] = filter(None, job.environment.get("PYTHONPATH", "").split(os.pathsep))
     os.chdir(job.folder)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(number, "w" if number else "r", encoding="utf-8", errors="surrogateescape")  # noqa: SIM115, PTH123
-        for number in range(_STREAMS)
+        open(number, mode, buffering, encoding="utf-8", errors="surrogateescape")  # noqa: SIM115, PTH123
+        for number, (mode, buffering) in enumerate((("r", -1), ("w", -1), ("w", 1)))  # as Python has them
     )
     sys.argv = [turnlog.__main__.__file__, *job.arguments]
     status = turnlog.__main__.main()

@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import psycopg
 from psycopg import sql
+from tests.cli.forked import can_fork, commands_in
 from tests.docs.models import ModelServer
 from tests.servers.postgres import PostgresServer
 
@@ -62,7 +63,7 @@ MCP_ADDRESS = "https://notes.example/mcp"
 """The address in pages that stands for the page's own `notes_server.py`, served over HTTP."""
 
 # Variables of whoever runs this that would change what a page does: stores, keys, endpoints, proxies.
-_NOT_THEIRS = re.compile(r"(?:TURNLOG|PYTEST)_.*|.*_(?:API_KEY|BASE_URL|PROXY|proxy)")
+_NOT_THEIRS = re.compile(r"(?:TURNLOG|PYTEST)_.*|.*_(?:API_KEY|BASE_URL|PROXY|proxy)|PYTHONUNBUFFERED")
 _GIT = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -143,6 +144,9 @@ class Reader:
     def __enter__(self) -> Self:
         """Start the models."""
         url = self._open.enter_context(self._models).url
+        if can_fork({}):
+            commands = self._open.enter_context(commands_in())
+            self._variables["PATH"] = f"{commands}:{self._variables['PATH']}"
         self._addresses = {address: url + path for address, path in _MODEL_ADDRESSES.items()}
         self._variables |= {
             "ANTHROPIC_API_KEY": "a-key-of-anthropic",

@@ -172,8 +172,13 @@ def write_json_lines(values: Iterable[object]) -> None:
 
 
 def note(message: str) -> None:
-    """Tell people something beside the output: one line on standard error. Where nobody reads it, nothing is told."""
+    """Tell people something beside the output: one line on standard error. Where nobody reads it, nothing is told.
+
+    Where both go to one file or pipe it stands behind what was printed before.
+    """
     erase_first_sign()
+    with suppress(OSError):  # what cannot be printed is found when the command ends
+        sys.stdout.flush()
     with suppress(OSError):
         sys.stderr.write(f"turnlog: {message}\n")
         sys.stderr.flush()
