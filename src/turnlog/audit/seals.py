@@ -205,19 +205,22 @@ class SealFolder:
             return key or self._keep(self._owner_of(subject), None, changed)
 
     def ids_of(self, subject: str) -> tuple[str, ...]:
-        """Return the ids of the data keys of a subject, whether they can be used or not.
+        """Return the ids of the data keys of a subject: what `destroy` would return.
 
         Raises:
-            SealError: the keys cannot be read.
+            SealError: the keys cannot be read, or one of these does not open.
         """
         listing = self._list()
-        return _ids(listing.by_owner.get(self._owner(subject, listing) or "", ()))
+        files = listing.by_owner.get(self._owner(subject, listing) or "", ())
+        self._check_own(files)
+        return _ids(files)
 
     def destroy(self, subject: str) -> tuple[str, ...]:
         """Destroy the data keys of a subject, durably, and return their ids. Does nothing where there are none.
 
         Raises:
-            SealError: one cannot be destroyed. Try again: those that could are.
+            SealError: one does not open: it may have the key of somebody else, and none was destroyed. Or one cannot be
+                destroyed. Try again: those that could are.
         """
         listing = self._list()
         owner = self._owner(subject, listing)
@@ -225,6 +228,7 @@ class SealFolder:
             return ()
         with self._changing() as changed:
             files = self._list().by_owner.get(owner, ())
+            self._check_own(files)
             for file in files:
                 try:
                     (self._folder / file).unlink(missing_ok=True)
@@ -393,6 +397,19 @@ class SealFolder:
             )
         self._opened[file] = _Opened(key, str(path))
         return key
+
+    def _check_own(self, files: Iterable[str]) -> None:
+        """Look whether files have the keys that they are named after, whatever is in memory of them.
+
+        Raises:
+            SealError: one does not open.
+        """
+        for file in files:
+            try:
+                with self._mutex:
+                    self._open(file)
+            except UnusableKeyError as error:
+                raise UnusableKeyError(f"{error}; no key is destroyed before that is mended") from error
 
     def _read(self, file: str) -> _KeyFile | None:
         """Read a file; None where it is not there."""

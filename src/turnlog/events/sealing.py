@@ -147,10 +147,10 @@ class Seals(Protocol):
         ...
 
     def ids_of(self, subject: str) -> tuple[str, ...]:
-        """Return the ids of the data keys of a subject, whether they can be used or not: what `destroy` would return.
+        """Return the ids of the data keys of a subject: what `destroy` would return.
 
         Raises:
-            SealError: the keys cannot be read.
+            SealError: the keys cannot be read, or one of these does not open.
         """
         ...
 
@@ -158,7 +158,7 @@ class Seals(Protocol):
         """Destroy the data keys of a subject, durably, and return their ids. Does nothing where there are none.
 
         Raises:
-            SealError: one cannot be destroyed.
+            SealError: one does not open, and none was destroyed; or one cannot be destroyed.
         """
         ...
 

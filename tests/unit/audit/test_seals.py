@@ -426,7 +426,7 @@ def test_file_of_another_subject_does_not_open_under_this_name(seals: Seals, fol
 
 
 def test_what_is_no_regular_file_is_refused(seals: Seals, folder: Path) -> None:
-    """A symbolic link, even to a good key, a folder, a FIFO: at once. Removing it removes the name."""
+    """A symbolic link, even to a good key, a folder, a FIFO: at once."""
     key = seals.make("patient 17")
     file = file_of(folder, key)
     good = file.rename(folder.parent / "good")
@@ -439,12 +439,14 @@ def test_what_is_no_regular_file_is_refused(seals: Seals, folder: Path) -> None:
         make()
         with pytest.raises(SealError, match="not a regular file"):
             seals_in(folder).of_subject("patient 17")
-        assert seals_in(folder).destroy("patient 17") == (key.id,)
+        with pytest.raises(SealError, match="not a regular file"):
+            seals_in(folder).destroy("patient 17")
+        file.unlink()
     assert good.exists()
     file.mkdir()
     with pytest.raises(SealError, match="not a regular file"):
         seals_in(folder).of_subject("patient 17")
-    with pytest.raises(SealError, match="cannot be removed"):
+    with pytest.raises(SealError, match="not a regular file"):
         seals_in(folder).destroy("patient 17")
 
 
@@ -538,9 +540,29 @@ def test_key_whose_file_is_damaged_is_as_one_that_is_not_here(
         assert other.get(two.id) == two
     with pytest.raises(UnusableKeyError, match=re.escape(file.name)):
         other.make("one")
+    for ask in (seals.destroy, other.destroy, other.ids_of):
+        with pytest.raises(UnusableKeyError, match=re.escape(file.name)):
+            ask("one")
     (file.rmdir if file.is_dir() else file.unlink)()
     file.write_bytes(good)
     assert other.get(one.id) == seals_in(folder).get(one.id) == one
+
+
+def test_no_key_is_destroyed_in_the_file_of_another_subject(seals: Seals, folder: Path) -> None:
+    """Nor a good one beside it: what it opens is told, and what to do."""
+    one, two = seals.make("one"), seals.make("two")
+    files = file_of(folder, one), file_of(folder, two)
+    contents = [file.read_bytes() for file in files]
+    files[0].write_bytes(contents[1])
+    files[1].write_bytes(contents[0])
+    for other in (seals, seals_in(folder)):
+        with pytest.raises(UnusableKeyError, match=r"is not as it was written.*; no key is destroyed"):
+            other.destroy("one")
+    assert [file.read_bytes() for file in files] == contents[::-1]
+    for file, content in zip(files, contents, strict=True):
+        file.write_bytes(content)
+    assert seals_in(folder).destroy("one") == (one.id,)
+    assert seals_in(folder).of_subject("two") == two
 
 
 def test_no_key_is_taken_for_absent_where_the_master_key_is_another(seals: Seals, folder: Path) -> None:
