@@ -143,3 +143,18 @@ def test_erasing_is_told_though_nobody_knows_where_feeds_have_delivered(talk: Co
     assert (done.status, "erased" in done.text) == (1, True)
     assert "may still be where feeds have delivered it" in done.text + done.stderr
     assert talk.ok("verify").text.split()[-2:] == ["erased", "1"]
+
+
+@pytest.mark.parametrize("asked", ["zoe\u0308", "Zoe\u0308", "ZO\u00cb"])
+def test_subject_that_is_spelled_otherwise_is_told(turnlog: Command, asked: str) -> None:
+    """The match is exact: who is meant and not found is said to be there under another spelling."""
+    turnlog.ok("add", "said", "--subject", "Zo\u00eb")
+    turnlog.ok("add", "of another", "--subject", "Zoa")
+    done = turnlog("erase", "--subject", asked, "--reason", "asked", "--yes")
+    assert done.text.startswith("nothing to erase")
+    assert done.stderr == (
+        "turnlog: there is a subject 'Zo\u00eb' ('Zo\\xeb') that is spelled otherwise, and is not erased\n"
+    )
+    report = turnlog.ok("erase", "--subject", asked, "--dry-run", "--json").json
+    assert (report["alike"], report["events"]) == (["Zo\u00eb"], 0)
+    assert turnlog.ok("erase", "--subject", "Zo\u00eb", "--reason", "asked", "--yes").stderr == ""

@@ -142,3 +142,11 @@ def test_import_says_which_bookmarks_it_could_not_read(sealed: Command, keys: di
     assert "1 bookmark set: free" in told
     assert "2 bookmarks not set: their names are sealed, and the key is not here" in told
     assert "not set" not in other.ok("import", "turnlog", str(export)).text
+
+
+def test_erasing_without_the_keys_says_where_they_are_looked_for(sealed: Command, keys: dict[str, str]) -> None:
+    """As recording does: by the variable that says where they are, and by no argument of Python's."""
+    said = sealed.refused("erase", "--subject", "Alice", "--reason", "asked", "--yes", TURNLOG_KEYS_DIR="elsewhere")
+    assert "nothing was erased" in said
+    assert "set TURNLOG_KEYS_DIR to where they are" in said
+    assert "seals=" not in said

@@ -63,7 +63,6 @@ _CLOCKS_DIFFER = timedelta(days=1)
 """By how much clocks may differ."""
 
 _ROUNDS_MAX = 10
-_OPEN = "nothing was erased. Open the log with `seals=`"
 
 
 class ErasureReport(Struct, frozen=True, kw_only=True):
@@ -83,6 +82,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
         already: number of events that were erased before.
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
+        alike: subjects that are spelled as the one that was asked for, but for case, blanks or how Unicode composes
+            their characters. Nothing of them is erased.
         undecided: ids of lines of imported transcripts, such as titles of sessions, that name a line which is not in
             the log, and no session: nobody can tell whether they are of the turns. They are not erased.
         payload_bytes: bytes of the payloads.
@@ -109,6 +110,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     moved_bookmarks: tuple[MovedBookmark, ...] = ()
     already: int = 0
     others: tuple[str, ...] = ()
+    alike: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     payload_bytes: int = 0
     files_removed: int = 0
@@ -267,7 +269,9 @@ class _Search:
         after, self._end = self._end, transaction.log_end()
         self._targets.find(transaction, after)
         if self._targets.unseen:
-            raise SealError(f"whose turns are sealed cannot be seen without the keys: {_OPEN}")
+            raise SealError(
+                f"whose turns are sealed cannot be seen, and nothing was erased: {_why_closed(transaction)}"
+            )
         chosen = {event.header.id for event in self._targets.all}
         for hold, targets in self._held:
             if hold.subject is not None and hold.subject == self._subject:
@@ -275,7 +279,8 @@ class _Search:
             targets.find(transaction, after)
             if not chosen.isdisjoint(targets.unseen):
                 raise SealError(
-                    f"whether the legal hold {hold.name!r} refuses it cannot be seen without the keys: {_OPEN}"
+                    f"whether the legal hold {hold.name!r} refuses it cannot be seen, and nothing was erased: "
+                    f"{_why_closed(transaction)}"
                 )
             if not chosen.isdisjoint(event.header.id for event in targets.all):
                 raise _refusal(hold)
@@ -330,6 +335,7 @@ class _Search:
             moved_bookmarks=tuple(moved),
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),
+            alike=tuple(sorted(targets.alike)),
             undecided=tuple(targets.undecided),
             payload_bytes=sum(event.size or event.stored_size or 0 for event in found),
             files_removed=0 if files is None else files.removed,
@@ -340,6 +346,14 @@ class _Search:
             key_missing=sum(not is_here[each.key] for each in sealed),
             dry_run=dry_run,
         )
+
+
+def _why_closed(transaction: ReadTransaction) -> str:
+    try:
+        checked_seals(transaction)
+    except SealError as error:
+        return str(error)
+    return "the keys are here only now"
 
 
 def _is_here(seals: Seals | None, key: str) -> bool:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
+from unicodedata import normalize
 
 import msgspec
 from msgspec import Struct
@@ -97,6 +98,7 @@ class Targets:
         carrying: the other events, by id; erased ones too.
         others: ids of events of other people's topics that cite one of the turns. They are told, and stay.
         unseen: ids of sealed turns of which nobody can tell without keys whether they are of the subject.
+        alike: other subjects that differ from the wanted one by case, blanks or how Unicode composes characters.
         undecided: lines of transcripts that belong to no turn and to no session, by id, each with the lines that it
             names, of which none is in the log: what they say may be of the turns. They are told, and stay.
     """
@@ -108,6 +110,7 @@ class Targets:
         self.carrying: dict[str, Recorded] = {event.header.id: event for event in wanted.carrying}
         self.others: list[str] = []
         self.unseen: set[str] = set()
+        self.alike: set[str] = set()
         self.undecided: dict[str, set[bytes]] = {}
         self._below: dict[str, int] = {}
         """The streams that grow from the turns, each with the first position that does."""
@@ -170,11 +173,16 @@ class Targets:
     def _find_of_subject(self, transaction: ReadTransaction, after: int) -> None:
         subject = self._wanted.subject or ""
         closed: list[Recorded] = []
+        differ: set[str] = set()
         for turn in transaction.log(after, topics=[TURN]):
             if turn.sealed is not None and turn.private is None:
                 closed.append(turn)
-            elif named_subject(turn) == subject:
+            elif (named := named_subject(turn)) == subject:
                 self._add_turn(turn)
+            elif named is not None and named not in differ:
+                differ.add(named)
+                if _folded(named) == _folded(subject):
+                    self.alike.add(named)
         if not closed:
             return
         # Where a key is not here, a tag still stands for the subject.
@@ -345,6 +353,10 @@ def _even(text: str) -> str:
     while "  " in text:
         text = text.replace("  ", " ")
     return text.strip()
+
+
+def _folded(name: str) -> str:
+    return _even(normalize("NFKC", normalize("NFKC", name).casefold()))
 
 
 def _format_of(topic: str) -> str:

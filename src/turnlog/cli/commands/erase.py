@@ -204,6 +204,9 @@ def _write_report(report: ErasureReport, common: Common) -> None:
         write_json(report.to_record())
     else:
         _write_lines(Screen.of_stdout(), report)
+    for subject in () if common.json else report.alike:
+        spelled = "" if subject.isascii() else f" ({subject!a})"
+        note(f"there is a subject {one_line(repr(subject))}{spelled} that is spelled otherwise, and is not erased")
     if report.remains is not None:
         note(report.remains)
 
