@@ -219,6 +219,41 @@ def test_files_may_be_taken_away(filed: TurnLog, folder: Path) -> None:
     assert positions(folder) == [4]
 
 
+@pytest.mark.parametrize("by_erasure", [False, True])
+def test_files_that_lost_all_their_lines_are_delivered_again(filed: TurnLog, folder: Path, by_erasure: bool) -> None:
+    """They are there, so nobody has shipped them; and it is told. An erasure that comes before waits for that."""
+    ids = fill(filed, 3)
+    told: list[str] = []
+    filed.feeds.feed(JSONLines(folder), name="out").run()
+    empty_file(folder)
+    if by_erasure:
+        assert EMPTIED in str(filed.erase(turn=ids[0], reason="asked").remains)
+    fill(filed, 1)
+    for _ in range(2):
+        filed.feeds.feed(JSONLines(folder), name="out").run(on_back=told.append)
+    assert positions(folder) == list(range(1, 6 + by_erasure))
+    assert [line["global_position"] for line in lines(folder) if line["erased"]] == [2] * by_erasure
+    assert told == [
+        f"jsonl {str(folder)!r} ends at global position 0, and had come to 4: what it lacks is delivered again"
+    ]
+    assert filed.finish_erasing() is None
+
+
+def test_file_that_a_kill_left_empty_is_filled(filed: TurnLog, folder: Path) -> None:
+    """What it was to have was not delivered, so nothing is told; and a feed that is moved goes where it is moved to."""
+    fill(filed, 3)
+    told: list[str] = []
+    filed.feeds.feed(JSONLines(folder), name="out").run()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "events-00000000000000000005.jsonl").write_bytes(b"")
+    filed.feeds.feed(JSONLines(folder), name="out").run(on_back=told.append)
+    filed.feeds.move("out", 2)
+    filed.feeds.feed(JSONLines(folder), name="out").run(on_back=told.append)
+    assert positions(folder) == [3, 4]
+    assert told == []
+
+
 Take = Callable[[Path], None]
 
 

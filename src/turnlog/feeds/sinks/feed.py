@@ -249,6 +249,8 @@ class Feed:
                     place = self._sink.open(self._store)
                     if place is not None:
                         running.found(place)
+                    elif (first := self._sink.lost_from()) is not None:
+                        running.lost(first)
                     yield running
                 finally:
                     self._sink.close()
@@ -474,6 +476,11 @@ class _Running:
             self.note(**known, position=place.position, event_id=place.event_id, pending=None)
         else:
             self.state = msgspec.structs.replace(self.state, **known)
+
+    def lost(self, first: int) -> None:
+        """Take in that the destination has nothing left of what it had from a global position on."""
+        if self.state.log is not None and first <= self.state.delivered_to:
+            self.place = Place(log=self.state.log, position=first - 1, event_id=None)
 
     def forget_error(self) -> None:
         """Keep that the feed failed, and not with what."""

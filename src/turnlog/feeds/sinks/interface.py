@@ -55,12 +55,12 @@ class Place(Struct, frozen=True, kw_only=True):
     Attributes:
         log: the id of the log.
         position: the global position of the last event that it has.
-        event_id: the id of that event.
+        event_id: the id of that event; None where it is not known.
     """
 
     log: str
     position: int
-    event_id: str
+    event_id: str | None
 
 
 class SinkRecord(Struct, frozen=True, kw_only=True):
@@ -205,6 +205,13 @@ class Sink(ABC):
             SinkError: that cannot be found out.
         """
         return False
+
+    def lost_from(self) -> int | None:
+        """Return the global position from which on it has lost all that was delivered, where it can tell when open.
+
+        It is asked where `open` returned None. What was delivered from there on is delivered again.
+        """
+        return None
 
     def forget(self, records: Sequence[SinkRecord]) -> None:
         """Put records of events that were erased in the place of what was delivered of them. Twice is allowed.

@@ -11,6 +11,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
@@ -73,6 +74,8 @@ class JSONLines(Sink):
         self._size = 0
         self._day: date | None = None
         self._last: Place | None = None
+        self._emptied: list[tuple[int, Path]] = []
+        """The files, with the positions in their names, where none has a line."""
         self._is_sound = False
         """Whether what is in the folder is what this object remembers."""
 
@@ -103,9 +106,13 @@ class JSONLines(Sink):
         raise self.failed("files are taken away while they are written", retryable=True)
 
     def is_emptied(self) -> bool:
-        """Tell whether the folder has no file, or is not there."""
+        """Tell whether the folder has no file but empty ones, or is not there."""
         with self._folder.errors():
-            return not (self._path.is_dir() and self._files())
+            return not (self._path.is_dir() and any(path.stat().st_size for _, path in self._files()))
+
+    def lost_from(self) -> int | None:
+        """Return what the first of some files had that have lost all of their lines, and are all there are."""
+        return min((first for first, _ in self._emptied), default=None)
 
     def forget(self, records: Sequence[SinkRecord]) -> None:
         """Write the files anew that have lines of erased events, one after the other."""
@@ -125,6 +132,7 @@ class JSONLines(Sink):
         self._release()
         self._folder.close()
         self._last = None
+        self._emptied = []
         self._is_sound = False
 
     # Writing
@@ -141,6 +149,7 @@ class JSONLines(Sink):
                 self._release()
                 begun = number
             if self._handle is None:
+                self._remove_emptied()
                 self._open(self._path / f"events-{record.position:020}.jsonl")
             for piece in record.line():
                 self._append(piece)
@@ -151,6 +160,12 @@ class JSONLines(Sink):
         self._handle = self._folder.append(path)
         self._file = path
         self._size = os.fstat(self._handle).st_size
+
+    def _remove_emptied(self) -> None:
+        for _, path in self._emptied:
+            with suppress(FileNotFoundError):
+                self._folder.remove(path)
+        self._emptied = []
 
     def _append(self, piece: bytes | memoryview) -> None:
         assert self._handle is not None
@@ -224,12 +239,14 @@ class JSONLines(Sink):
         """Find out where the folder ends."""
         self._release()
         self._last = None
+        self._emptied = []
         with self._folder.errors():
-            for _, path in reversed(self._files()):
+            for first, path in reversed(self._files()):
                 line = self._cut(path)
                 if line is None:
-                    self._folder.remove(path)
+                    self._emptied.append((first, path))
                     continue
+                self._remove_emptied()
                 found = self._parsed(line, path)
                 self._last = Place(log=found.log, position=found.global_position, event_id=found.id)
                 self._open(path)
