@@ -264,6 +264,61 @@ def test_rejected_spans_stop_the_feed(filed: TurnLog, receiver: Receiver) -> Non
     assert (len(spans(receiver)), sink.spans_sent) == (5, 5)
 
 
+PAGE = b"<html>hello\n proxy</html>"
+REJECTED = b'{"partialSuccess": {"rejectedSpans": "1", "errorMessage": "too old"}, "more": 1}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "said"),
+    [
+        ("text/html", PAGE, r"its answer is no collector's \(text/html\): <html>hello proxy</html>"),
+        ("application/json; charset=utf-8", PAGE, r"its answer is no collector's \(application/json\): <html>"),
+        ("application/json", REJECTED, "rejected 1 spans: too old"),
+        ("Application/JSON", b"\xff", "its answer is no collector's"),
+    ],
+)
+def test_answer_that_does_not_say_that_all_were_taken_stops_the_feed(
+    filed: TurnLog, receiver: Receiver, kind: str, body: bytes, said: str
+) -> None:
+    """A page of a proxy is none of a collector, and one in JSON is read as that."""
+    with_tools(filed)
+    receiver.answers.append(Answer(body=body, headers={"content-type": kind}))
+    sink = OpenTelemetry(receiver.url)
+    with pytest.raises(SinkError, match=said) as raised:
+        filed.feeds.feed(sink).run()
+    assert not raised.value.retryable
+    assert sink.spans_sent == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [("application/json", b""), ("application/json", b"{}"), ("text/html", b""), ("application/x-protobuf", b"\n\0")],
+)
+def test_empty_answer_says_that_all_were_taken(filed: TurnLog, receiver: Receiver, kind: str, body: bytes) -> None:
+    """Of whatever kind."""
+    with_tools(filed)
+    receiver.answers.append(Answer(body=body, headers={"content-type": kind}))
+    sink = OpenTelemetry(receiver.url)
+    assert filed.feeds.feed(sink).run().error is None
+    assert sink.spans_sent == 5
+
+
+def test_warning_of_a_collector_is_told(filed: TurnLog, receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    """It has taken all spans, and the feed goes on."""
+    with_tools(filed)
+    answer = ExportTraceServiceResponse()
+    answer.partial_success.error_message = "please\nupgrade"
+    receiver.answers.append(Answer(body=answer.SerializeToString()))
+    told: list[str] = []
+    sink = OpenTelemetry(receiver.url, on_warning=told.append)
+    assert filed.feeds.feed(sink).run().error is None
+    assert sink.spans_sent == 5
+    assert told == [f"otel '{receiver.url}/v1/traces' took all spans, and warns: please upgrade"]
+    assert [record.getMessage() for record in caplog.records if record.name == "turnlog.feeds"] == [
+        f"collector {receiver.url}/v1/traces took all spans, and warns of something"
+    ]
+
+
 @pytest.mark.parametrize("way", ["header", "body"])
 def test_answer_has_a_deadline(filed: TurnLog, way: Way) -> None:
     """As that of a webhook has."""
@@ -276,7 +331,8 @@ def test_answer_is_read_in_part(filed: TurnLog) -> None:
     """As that of a webhook is."""
     with_tools(filed)
     with TediousServer("endless") as server:
-        filed.feeds.feed(OpenTelemetry(server.url), attempts=1).run()
+        with pytest.raises(SinkError, match="its answer is no collector's"):
+            filed.feeds.feed(OpenTelemetry(server.url), attempts=1).run()
         assert server.gone.wait(10)
     assert server.sent < 32 * 1024**2
 

@@ -211,7 +211,14 @@ def otel(
     """
     given = next((os.environ[name] for name in _HEADERS if os.environ.get(name)), "")
     headers = parse_headers(given) if given else {}
-    sink = OpenTelemetry(endpoint, content=content, headers=headers, service=service, timeout_s=_seconds(timeout))
+    sink = OpenTelemetry(
+        endpoint,
+        content=content,
+        headers=headers,
+        service=service,
+        timeout_s=_seconds(timeout),
+        on_warning=_note_said,
+    )
     _run(sink, options, common)
 
 
@@ -244,10 +251,10 @@ def _run(sink: Sink, options: FeedOptions, common: Common) -> None:
             attempts=options.attempts,
         )
         if options.follow:
-            feed.follow(told=_Told(sink, common), on_retry=_note_retry, on_back=_note_back)
+            feed.follow(told=_Told(sink, common), on_retry=_note_retry, on_back=_note_said)
             return
         with progress_bar("delivering") as progress:
-            status = feed.run(progress=progress, on_retry=_note_retry, on_back=_note_back)
+            status = feed.run(progress=progress, on_retry=_note_retry, on_back=_note_said)
     _write(status, sink, common)
 
 
@@ -270,7 +277,7 @@ def _note_retry(error: TurnlogError, seconds: float) -> None:
     note(f"{one_line(str(error))}; again in {seconds:.1f} s")
 
 
-def _note_back(said: str) -> None:
+def _note_said(said: str) -> None:
     note(one_line(said))
 
 

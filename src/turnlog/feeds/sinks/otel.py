@@ -10,7 +10,7 @@ what follows one question: all calls until a model does not ask for a tool any m
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -18,13 +18,17 @@ from typing import Any
 from turnlog.errors import MetaError, MissingPackageError
 from turnlog.events import TURN
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
-from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Answer, Poster, in_short, parse_endpoint
 from turnlog.feeds.sinks.spans import SpanData, Spans
 from turnlog.store import Store
+from turnlog.store.telling import logger
 from turnlog.web_address import shown
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 PATH = "/v1/traces"
+
+_log = logger("turnlog.feeds")
+_JSON = "application/json"
 
 _SPANS_BYTES_MAX = 4 * 1024 * 1024
 """Spans are posted when they have so many bytes of texts; a single one may have more. See `PARTS_BYTES_MAX`."""
@@ -46,6 +50,7 @@ class OpenTelemetry(Sink):
         headers: Mapping[str, str] | None = None,
         service: str | None = None,
         timeout_s: float = TIMEOUT_S,
+        on_warning: Callable[[str], None] | None = None,
     ) -> None:
         """Take the collector.
 
@@ -55,6 +60,7 @@ class OpenTelemetry(Sink):
             headers: headers to send, such as a key.
             service: the service's name; by default what `OTEL_SERVICE_NAME` says, else `turnlog`.
             timeout_s: how long it may take until an answer is there, in seconds: up to a day.
+            on_warning: told, on one line, what a collector warns of that has taken all spans.
 
         Raises:
             MetaError: the URL is none, or has a password in it; or `timeout_s` is out of bounds.
@@ -67,6 +73,7 @@ class OpenTelemetry(Sink):
         self._headers = dict(headers or {})
         self._service = service
         self._poster = Poster(self, parts.geturl(), timeout_s=timeout_s)
+        self._on_warning = on_warning
         self._spans: Spans | None = None
         self._spans_sent = 0
         self._resource: Any = None
@@ -88,7 +95,7 @@ class OpenTelemetry(Sink):
         return None
 
     def deliver(self, batch: Batch) -> None:
-        """Post the spans of a batch. An answer of status 2xx that rejects none says that the collector has them."""
+        """Post the spans of a batch. A collector's answer of status 2xx that rejects none says that it has them."""
         assert self._spans is not None
         spans = list(self._spans.of(batch))  # nothing is being read while the collector is waited for
         for posted in _posts(spans):
@@ -105,15 +112,33 @@ class OpenTelemetry(Sink):
         """Close the connection."""
         self._poster.close()
 
-    def _check(self, answer: bytes) -> None:
-        service = _module("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
-        message = _module("google.protobuf.message")
-        try:
-            partial = service.ExportTraceServiceResponse.FromString(answer).partial_success
-        except message.DecodeError:
-            return  # it is of another form, and the status says that it has taken them
+    def _check(self, answer: Answer) -> None:
+        partial = self._partial_success(answer)
+        said = " ".join(partial.error_message.split())
         if partial.rejected_spans:
-            raise self.failed(f"rejected {partial.rejected_spans:,} spans: {partial.error_message}")
+            raise self.failed(f"rejected {partial.rejected_spans:,} spans: {said}")
+        if said:  # OTLP: it is a warning then
+            _log.warning("collector %s took all spans, and warns of something", self.destination)
+            if self._on_warning is not None:
+                self._on_warning(f"{self.kind} {self.destination!r} took all spans, and warns: {said}")
+
+    def _partial_success(self, answer: Answer) -> Any:
+        """Return what an answer says of the spans. An empty one says that all were taken.
+
+        Raises:
+            SinkError: it is no collector's, as the page of a proxy.
+        """
+        found = _module("opentelemetry.proto.collector.trace.v1.trace_service_pb2").ExportTraceServiceResponse()
+        json = _module("google.protobuf.json_format")
+        try:
+            if answer.content_type == _JSON and answer.body.strip():
+                json.Parse(answer.body, found, ignore_unknown_fields=True)
+            elif answer.content_type != _JSON:
+                found.ParseFromString(answer.body)
+        except (_module("google.protobuf.message").DecodeError, json.ParseError, UnicodeDecodeError) as error:
+            kind = f" ({answer.content_type})" if answer.content_type else ""
+            raise self.failed(f"its answer is no collector's{kind}: {in_short(answer.body)}") from error
+        return found.partial_success
 
 
 def _posts(spans: Sequence[SpanData]) -> Iterator[list[SpanData]]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from socket import gaierror
 from ssl import SSLError
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import SplitResult
 
 from turnlog.audit.posting import exchange
@@ -45,6 +45,18 @@ def parse_endpoint(url: str, field: str) -> SplitResult:
     return parts
 
 
+class Answer(NamedTuple):
+    """An answer of status 2xx: the beginning of its body, and its content type without parameters, in lower case."""
+
+    body: bytes
+    content_type: str
+
+
+def in_short(body: bytes) -> str:
+    """Return how an answer begins, on one line, for errors."""
+    return " ".join(body.decode(errors="replace").split())[:_ANSWER_CHARACTERS_MAX]
+
+
 class Poster:
     """Posts to one URL, over one connection that is kept."""
 
@@ -60,8 +72,8 @@ class Poster:
         self._loop: Loop | None = None
         self._client: httpx2.AsyncClient | None = None
 
-    def post(self, body: Iterable[bytes | memoryview], headers: Mapping[str, str]) -> bytes:
-        """Post a body, which comes in pieces, and return that of the answer, which is of status 2xx: its first 16 KiB.
+    def post(self, body: Iterable[bytes | memoryview], headers: Mapping[str, str]) -> Answer:
+        """Post a body, which comes in pieces, and return the answer, which is of status 2xx: its first 16 KiB.
 
         Raises:
             SinkError: there is no such answer. Others than those that may pass, and redirects, are not tried again.
@@ -80,7 +92,7 @@ class Poster:
             finally:
                 loop.close()
 
-    async def _post(self, body: Iterable[bytes | memoryview], headers: Mapping[str, str]) -> bytes:
+    async def _post(self, body: Iterable[bytes | memoryview], headers: Mapping[str, str]) -> Answer:
         import httpx2  # noqa: PLC0415 - it takes long to import, and most commands post nothing
 
         if self._client is None:
@@ -102,8 +114,8 @@ class Poster:
         except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
             raise self._sink.failed(f"cannot be reached, or broke off: {_said(error)}", retryable=True) from error
         if answer.is_success:
-            return said
-        shortly = " ".join(said.decode(errors="replace").split())[:_ANSWER_CHARACTERS_MAX]
+            return Answer(said, answer.headers.get("content-type", "").partition(";")[0].strip().lower())
+        shortly = in_short(said)
         raise self._sink.failed(
             f"answered {answer.status_code}{f': {shortly}' if shortly else ''}",
             retryable=answer.status_code >= 500 or answer.status_code in _AGAIN,
