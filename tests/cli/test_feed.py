@@ -168,6 +168,15 @@ def test_erasing_tells_what_is_beyond_reach(turnlog: Command, receiver: Receiver
     assert b"theirs" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
+def test_erasing_names_the_feeds_to_one_place(turnlog: Command, receiver: Receiver) -> None:
+    """Else it would say the same twice."""
+    turnlog.ok("add", "a word of theirs", "--bookmark", "main")
+    for name in ("one", "two"):
+        turnlog.ok("feed", "webhook", receiver.url, "--unsigned", "--name", name)
+    said = turnlog("erase", "--turn", "main", "--reason", "asked", "--yes").stderr
+    assert [f"webhook {receiver.url} (feed '{name}') may have" in said for name in ("one", "two")] == [True, True]
+
+
 def test_erasing_names_each_folder_that_it_does_not_reach(turnlog: Command, tmp_path: Path) -> None:
     """With why, exit status 1; all others are rewritten, and it is finished when they can be."""
     turnlog.ok("add", "a word of theirs", "--bookmark", "main")
@@ -214,7 +223,8 @@ def test_forgetting_a_feed_tells_that_erasures_do_not_reach_its_folder(
 def test_feed_that_cannot_begin_is_not_listed(turnlog: Command, tmp_path: Path) -> None:
     """It is told once."""
     turnlog.ok("add", "one")
-    assert "the log ends at" in turnlog.refused("feed", "jsonl", tmp_path / "out", "--after", "9" * 20)
+    said = turnlog.refused("feed", "jsonl", tmp_path / "out", "--after", "9" * 20)
+    assert said.startswith("the log has 2 events: a feed cannot begin after global position 99,999,")
     (tmp_path / "file").write_text("")
     assert "file exists" in turnlog.refused("feed", "parquet", tmp_path / "file" / "out")
     listed = turnlog("feeds")

@@ -358,7 +358,7 @@ def test_feed_that_cannot_begin_leaves_nothing(filed: TurnLog, tmp_path: Path) -
     """Neither a feed in the list nor a file; one that has begun once stays, with what keeps it."""
     turn = filed.add_turn("one")
     filed.erase(turn=turn.id, reason="asked")
-    with pytest.raises(StoreCutError, match="ends at global position 3"):
+    with pytest.raises(StoreCutError, match="the log has 3 events: a feed cannot begin after global position 99"):
         filed.feeds.feed(JSONLines(tmp_path / "lines"), after=99).run()
     assert not (tmp_path / "lines").exists()
     with pytest.raises(SinkError, match="not here"):

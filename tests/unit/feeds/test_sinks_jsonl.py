@@ -254,6 +254,24 @@ def test_file_that_a_kill_left_empty_is_filled(filed: TurnLog, folder: Path) -> 
     assert told == []
 
 
+def test_blank_line_is_named_with_what_to_do(filed: TurnLog, folder: Path) -> None:
+    """Of whoever has edited a file: by the feed, and by an erasure that goes through it."""
+    turn = fill(filed, 2)[0]
+    filed.feeds.feed(JSONLines(folder), name="out").run()
+    [file] = folder.glob("*.jsonl")
+    whole = file.read_bytes()
+    file.write_bytes(whole + b"\n")
+    what = f"of {file.name!r} is no event (it is blank): put back what it was, or take it out"
+    with pytest.raises(SinkError) as raised:
+        filed.feeds.feed(JSONLines(folder), name="out").run()
+    assert str(raised.value).endswith(f": the last line {what}")
+    first, rest = whole.split(b"\n", 1)
+    file.write_bytes(first + b"\n \n" + rest)
+    assert f": line 2 {what})" in str(filed.erase(turn=turn, reason="asked").remains)
+    file.write_bytes(whole)
+    assert filed.finish_erasing() is None
+
+
 Take = Callable[[Path], None]
 
 
@@ -449,7 +467,7 @@ def test_what_is_no_event_is_refused(filed: TurnLog, folder: Path) -> None:
     fill(filed, 1)
     folder.mkdir(parents=True)
     (folder / "events-00000000000000000001.jsonl").write_text("hello\n")
-    with pytest.raises(SinkError, match=r"events-00000000000000000001.jsonl' has a line that is no event"):
+    with pytest.raises(SinkError, match=r"the last line of 'events-00000000000000000001.jsonl' is no event \("):
         filed.feeds.feed(JSONLines(folder)).run()
 
 
@@ -731,7 +749,7 @@ def test_erasure_goes_on_past_a_folder_that_is_broken(filed: TurnLog, folder: Pa
     assert remains is not None
     named = [each.name for each in folders if f"in {str(each)!r} (feed {each.name!r}: " in remains]
     assert named == [each.name for each in damaged]
-    assert remains.count("has a line that is no event") == len(damaged)
+    assert remains.count("is no event") == len(damaged)
     assert "table" not in remains
     for each in (*folders, folder.with_name("table")):
         assert (b"theirs" in text_of(each)) == (each in damaged)

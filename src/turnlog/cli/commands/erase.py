@@ -151,9 +151,10 @@ def _tell_beyond(feeds: Sequence[FeedState]) -> None:
     for feed in feeds:
         topics = feed.choice.topics
         told = "" if topics and ERASURE not in topics else ", and is sent the erasure as an event"
+        named = "" if feed.name == f"{feed.kind}:{feed.destination}" else f" (feed {one_line(feed.name)!r})"
         note(
-            f"{one_line(feed.kind)} {one_line(feed.destination)} may have been sent some of it{told}: what it keeps is "
-            "not taken back"
+            f"{one_line(feed.kind)} {one_line(feed.destination)}{named} may have been sent some of it{told}: what it "
+            "keeps is not taken back"
         )
 
 

@@ -270,7 +270,10 @@ class Feed:
     def _cut(self, running: _Running, place: Place | None, error: StoreCutError) -> StoreCutError:
         """Return the error for a log that was cut or rolled back, or is another one, with what can be done."""
         if not running.is_kept and place is None:
-            return error
+            if error.position <= error.end:
+                return error
+            said = f"the log has {error.end:,} events: a feed cannot begin after global position {error.position:,}"
+            return StoreCutError(said, position=error.position, end=error.end)
         if place is not None or (self._sink.takes_back and running.state.may_have_delivered):
             there = self._sink.destination
             hint = f"{there!r} keeps what it has: begin a feed of another name that delivers elsewhere"

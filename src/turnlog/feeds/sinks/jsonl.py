@@ -214,8 +214,8 @@ class JSONLines(Sink):
     def _lines(self, path: Path, erased: Mapping[int, SinkRecord]):
         """Iterate over the lines of a file, each with what is to stand there."""
         with path.open("rb") as file:
-            for line in file:
-                found = self._parsed(line, path)
+            for number, line in enumerate(file, 1):
+                found = self._parsed(line, path, f"line {number:,}")
                 record = erased.get(found.global_position)
                 is_it = record is not None and (record.log, record.id) == (found.log, found.id)
                 yield line, record.to_json() + b"\n" if is_it and record is not None else line
@@ -247,7 +247,7 @@ class JSONLines(Sink):
                     self._emptied.append((first, path))
                     continue
                 self._remove_emptied()
-                found = self._parsed(line, path)
+                found = self._parsed(line, path, "the last line")
                 self._last = Place(log=found.log, position=found.global_position, event_id=found.id)
                 self._open(path)
                 self._day = found.day
@@ -270,11 +270,14 @@ class JSONLines(Sink):
                 os.fsync(file.fileno())
         return whole.splitlines(keepends=True)[-1] if whole else None
 
-    def _parsed(self, line: bytes, path: Path) -> _Line:
+    def _parsed(self, line: bytes, path: Path, which: str) -> _Line:
         try:
             return _line.decode(line)
         except UNREADABLE as error:
-            raise self.failed(f"{path.name!r} has a line that is no event: {error}") from error
+            why = str(error) if line.strip() else "it is blank"
+            raise self.failed(
+                f"{which} of {path.name!r} is no event ({why}): put back what it was, or take it out"
+            ) from error
 
 
 _line = msgspec.json.Decoder(_Line)
