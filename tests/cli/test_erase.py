@@ -107,7 +107,9 @@ def test_finish_erases_what_a_restored_copy_still_has(talk: Command, tmp_path: P
     assert "2 turns erased where this comes from, and not here: `turnlog erase --finish`" in said.stderr
     found = talk("verify", "--json", **store)
     assert (found.status, len(found.json["damage"])) == (1, 3)
-    assert talk.ok("erase", "--finish", **store).text.startswith("erased again  3 events")
+    assert "nobody is here to be asked: --yes erases again the 3 events" in talk.refused("erase", "--finish", **store)
+    assert talk("verify", "--json", **store).json == found.json
+    assert talk.ok("erase", "--finish", "--yes", **store).text.startswith("erased again  3 events")
     assert talk.ok("verify", **store).text.startswith("clean")
     assert talk.ok("erase", "--finish", "--json", **store).json == {"remains": None, "erased_again": 0}
 

@@ -165,11 +165,15 @@ def test_missing_package_is_one_line(filed: TurnLog, monkeypatch: pytest.MonkeyP
 
 
 def test_what_is_larger_than_the_server_takes_is_left_out(filed: TurnLog, nats_url: str, prefix: str) -> None:
-    """The content, and the metadata where that is too large by itself, with how large they are."""
+    """The content, and the metadata where that is too large by itself, with how large they are; and that is told."""
     large = "x" * 1_048_400
-    filed.add_turn(large)
-    filed.add_event("acme.review", None, private={"a": large})
-    assert filed.feeds.feed(sink(nats_url, prefix)).run().lag == 0
+    ids = [filed.add_turn(large).id, filed.add_event("acme.review", None, private={"a": large}).header.id]
+    said: list[str] = []
+    assert filed.feeds.feed(sink(nats_url, prefix, on_warning=said.append)).run().lag == 0
+    lost = ("content", "content and metadata")
+    assert [each.partition(": with it")[0].partition("': ")[2] for each in said] == [
+        f"event {id} at {at} goes without its {what}" for at, (id, what) in enumerate(zip(ids, lost, strict=True), 2)
+    ]
     _, turn, review = (json.loads(message.data) for message in messages(nats_url, f"S-{prefix}"))
     assert turn["content"]["type"] == review["meta"]["type"] == "too_large"
     assert turn["content"]["size"] > len(large) < review["meta"]["size"]

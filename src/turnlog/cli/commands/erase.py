@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 from turnlog.audit.erasing import ErasureReport
 from turnlog.audit.holds import Hold
 from turnlog.audit.targets import cited_targets
+from turnlog.audit.unerased import unerased
 from turnlog.cli.asking import agrees
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import EXIT_REMAINS, UsageError
@@ -111,7 +112,10 @@ def erase(
     if finish:
         with common.open() as log:
             with log.store.read() as transaction:
-                end = transaction.log_end()
+                end, there = transaction.log_end(), sum(1 for _ in unerased(transaction))
+            if there and not yes:
+                _check_somebody_is_here(f"--yes erases again the {count(there, 'event')} that earlier erasures name")
+                _ask(f"{count(there, 'event')} that earlier erasures name {'is' if there == 1 else 'are'} here: erase")
             remains = log.finish_erasing()
             again = sum(len(cited_targets(erasure)) for erasure in log.events(end, topics=ERASURE))
             return _tell_remains(remains, again, common)
@@ -166,15 +170,33 @@ def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
     """
     if yes:
         return
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("erase: nobody is here to be asked: --yes, or see with --dry-run what it would be")
+    _check_somebody_is_here("--yes, or see with --dry-run what it would be")
     found = log.erase(turn=which.turns, thread=which.threads, subject=which.subject, reason="dry run", dry_run=True)
     if not found.events:
         return
     if not common.json:
         _write_report(found, common)
         sys.stdout.flush()
-    if not agrees(f"erase {count(found.events, 'event')} for good?"):
+    _ask(f"erase {count(found.events, 'event')}")
+
+
+def _check_somebody_is_here(what: str) -> None:
+    """Raise if nobody is there to be asked.
+
+    Raises:
+        UsageError: nobody is.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(f"erase: nobody is here to be asked: {what}")
+
+
+def _ask(what: str) -> None:
+    """Ask whether something is to be done for good.
+
+    Raises:
+        UsageError: the answer is no.
+    """
+    if not agrees(f"{what} for good?"):
         raise UsageError("nothing was erased")
 
 

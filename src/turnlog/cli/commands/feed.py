@@ -181,6 +181,7 @@ def nats(
         credentials=credentials,
         token=token,
         timeout_s=_seconds(timeout),
+        on_warning=_note_said,
     )
     _run(sink, options, common)
 

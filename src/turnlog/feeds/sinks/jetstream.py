@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,10 @@ from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.loop import Loop
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.store import Store
+from turnlog.store.telling import logger
 from turnlog.web_address import parsed, shown_server
+
+_log = logger("turnlog.feeds")
 
 STREAM = "TURNLOG"
 PREFIX = "turnlog"
@@ -55,6 +58,7 @@ class JetStream(Sink):
         credentials: str | Path | None = None,
         token: str | None = None,
         timeout_s: float = _TIMEOUT_S,
+        on_warning: Callable[[str], None] | None = None,
     ) -> None:
         """Take the server.
 
@@ -66,6 +70,7 @@ class JetStream(Sink):
             credentials: path of a credentials file, which must be there.
             token: a token to log in with.
             timeout_s: how long an acknowledgement may take, in seconds: up to a day.
+            on_warning: told, on one line, which event went without its content, as the server takes less.
 
         Raises:
             MetaError: one of them is not what it should be.
@@ -93,6 +98,7 @@ class JetStream(Sink):
         self._credentials = credentials
         self._token = token
         self._timeout_s = check_seconds(timeout_s, "timeout_s")
+        self._on_warning = on_warning
         self._loop: Loop | None = None
         self._client: Any = None
         self._jetstream: Any = None
@@ -199,7 +205,8 @@ class JetStream(Sink):
             SinkError: it is more even so.
         """
         payload, size_max = record.to_json(), self._client.max_payload - _HEADER_BYTES
-        if len(payload) <= size_max:
+        whole = len(payload)
+        if whole <= size_max:
             return payload
         sizes = {"content": record.recorded.size, "meta": len(msgspec.json.encode(record.fields.get("meta")))}
         fields = dict(record.fields)
@@ -207,11 +214,21 @@ class JetStream(Sink):
             fields[name] = {"type": "too_large", "size": size}
             payload = msgspec.json.encode(fields)
             if len(payload) <= size_max:
+                lost = "content" if name == "content" else "content and metadata"
+                self._warn(
+                    f"event {record.id} at {record.position:,} goes without its {lost}: with it the message is "
+                    f"{whole:,} bytes, and the server takes {size_max:,}"
+                )
                 return payload
         raise self.failed(
             f"event {record.id!r} is {len(payload):,} bytes without content and metadata, and the server takes "
             f"{size_max:,}: give it a larger max_payload"
         )
+
+    def _warn(self, what: str) -> None:
+        _log.warning("%s", what)
+        if self._on_warning is not None:
+            self._on_warning(f"{self.kind} {self.destination!r}: {what}")
 
     async def _note(self, error: Exception) -> None:
         self._why = error
