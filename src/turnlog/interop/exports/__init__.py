@@ -28,7 +28,7 @@ Writer = Callable[[TurnLog, str, Sequence[Turn]], Exported]
 
 def _gmi_lines(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  # noqa: ARG001 - as all forms
     """Return a line for each turn: `{"input": …}` or `{"output": …}`, as AgentOS has them."""
-    marked = MarkedLog(log, also=("thoughts", "results"))  # what may be base64 is looked at
+    marked = MarkedLog(log, also=("thoughts", "inputs", "results"))  # what may be base64 is looked at
     pieces, losses = gmi.json_line_pieces(marked, turns[-1].id, long=marked.long)
     return Exported(write=lambda file: file.writelines(pieces()), turns=len(turns), losses=losses)
 

@@ -8,7 +8,7 @@ from typing import Any
 from turnlog.errors import ErasedError
 from turnlog.interop.gmi.output import arguments_of, made_output
 from turnlog.interop.gmi.record import blocks_of, kept_input
-from turnlog.interop.gmi.turns import block_type, nearest_input
+from turnlog.interop.gmi.turns import block_type, nearest_with
 from turnlog.log import TurnLog
 from turnlog.model import LossEntry, LossReport, Text, ToolUse, Usage
 from turnlog.model.long_strings import LongStrings, json_pieces
@@ -41,7 +41,7 @@ def json_line_pieces(
         headish: the turn.
         long: the long texts whose marks stand in the turns of the log, if there are any.
     """
-    records, losses = _records(log, headish)
+    records, losses = _records(log, headish, LongStrings() if long is None else long)
 
     def pieces() -> Iterator[bytes | memoryview]:
         for record in records:
@@ -51,7 +51,7 @@ def json_line_pieces(
     return pieces, losses
 
 
-def _records(log: TurnLog, headish: str) -> tuple[list[dict[str, Any]], LossReport]:
+def _records(log: TurnLog, headish: str, long: LongStrings) -> tuple[list[dict[str, Any]], LossReport]:
     records: list[dict[str, Any]] = []
     losses: list[LossEntry] = []
     interactions: dict[str, str] = {}
@@ -63,11 +63,14 @@ def _records(log: TurnLog, headish: str) -> tuple[list[dict[str, Any]], LossRepo
                 log.payload(turn.id)
                 output = made_output(log, None, [turn], interaction_id=interaction)
                 line: dict[str, Any] = {"output": output.model_dump(mode="json", by_alias=True)}
+                for call in line["output"]["toolCalls"]:
+                    if (malformed := call["malformedArguments"]) is not None:
+                        call["malformedArguments"] = long.json_as_text(malformed.encode())
                 losses += _losses(log, turn)
             else:
                 kept = kept_input(log, turn)
                 if kept is None:
-                    read, report = nearest_input(log, turn)
+                    read, report = nearest_with(log, turn, long)
                     kept = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
                     losses += report.entries
                     if kept["type"] != "tool_response":

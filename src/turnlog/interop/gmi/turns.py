@@ -37,6 +37,7 @@ from turnlog.model import (
     document_block,
 )
 from turnlog.model.json_values import DEPTH_MAX, decoded
+from turnlog.model.long_strings import LongStrings
 from turnlog.turn import Turn
 
 NOBODY = "nobody"
@@ -66,9 +67,14 @@ def nearest_input(log: TurnLog, turn: Turn) -> tuple[GMITurnInput, LossReport]:
         MetaError: the turn is a reply, and no input.
         ErasedError: the turn was erased, or is sealed and its key is not here.
     """
+    return nearest_with(log, turn, LongStrings())
+
+
+def nearest_with(log: TurnLog, turn: Turn, long: LongStrings) -> tuple[GMITurnInput, LossReport]:
+    """Return what `nearest_input` does, of a log in whose turns marks of long strings may stand, and raise that."""
     if turn.meta.role == "assistant":
         raise MetaError(f"turn {turn.id!r} is a reply, and no input", field="headish")
-    reader = _Reader(log, turn)
+    reader = _Reader(log, turn, long)
     read = read_input(reader.read())
     reader.compare(read)
     return read, LossReport(entries=tuple(reader.losses))
@@ -77,8 +83,9 @@ def nearest_input(log: TurnLog, turn: Turn) -> tuple[GMITurnInput, LossReport]:
 class _Reader:
     """Reads one turn as an input, and tells of what is other in it."""
 
-    def __init__(self, log: TurnLog, turn: Turn) -> None:
+    def __init__(self, log: TurnLog, turn: Turn, long: LongStrings) -> None:
         self._log = log
+        self._long = long
         self._turn = turn
         is_document = turn.meta.type == "document"
         self._said = [] if is_document else decode_content(log.payload(turn.id))
@@ -148,7 +155,7 @@ class _Reader:
                     yield self._result(block, index)
                 case ToolUse() | Thinking() | Native():
                     self._lose("downgraded", block_type(block), "GMI has it as a record", index)
-                    yield _record(block)
+                    yield self._record(block)
 
     def _result(self, block: ToolResult, index: int) -> JSONRecord:
         call_id = block.tool_use_id if isinstance(block.tool_use_id, str) else None
@@ -162,7 +169,7 @@ class _Reader:
         if len(content) == 1 and isinstance(content[0], Text):
             record["output"] = content[0].text
         elif content:
-            record["output"] = [_record(inner) for inner in content]
+            record["output"] = [self._record(inner) for inner in content]
         if isinstance(block.is_error, bool):
             record["isError"] = block.is_error
         return ToolCallResult.model_validate(record).model_dump(by_alias=True, exclude_unset=True)
@@ -193,6 +200,14 @@ class _Reader:
                 self._lose("dropped", "options", f"GMI has no place for the option {name!r}")
         return {field: given[name] for name, field in fields.items() if isinstance(given.get(name), dict)}
 
+    def _record(self, block: Block) -> JSONRecord:
+        """Return a block as JSON values; as one text, where none say it."""
+        text = content_bytes([block])[1:-1]
+        try:
+            return decoded(text, depth_max=DEPTH_MAX).value
+        except ContentError:
+            return {"type": block_type(block), "json": self._long.json_as_text(text)}
+
     def _lose_extra(self, block: Block, index: int) -> None:
         if block.extra:
             names = ", ".join(sorted(block.extra))
@@ -200,15 +215,6 @@ class _Reader:
 
     def _lose(self, kind: LossKind, block: str, why: str, index: int | None = None) -> None:
         self.losses.append(LossEntry(kind=kind, turn=self._turn.id, block=block, why=why, index=index))
-
-
-def _record(block: Block) -> JSONRecord:
-    """Return a block as JSON values; as one text, where none say it."""
-    text = content_bytes([block])[1:-1]
-    try:
-        return decoded(text, depth_max=DEPTH_MAX).value
-    except ContentError:
-        return {"type": block_type(block), "json": text.decode()}
 
 
 def block_type(block: Block) -> str:

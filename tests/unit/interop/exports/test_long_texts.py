@@ -91,6 +91,35 @@ def test_lines_are_those_of_the_log(log: TurnLog) -> None:
     assert exported.losses == losses
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b'{"text":%b}',
+        b'{"text":%b,"number":1e999}',
+        b'{"text":%b,"deep":' + b"[" * 300 + b"]" * 300 + b"}",
+        b'{"text":%b,"text":"twice"}',
+    ],
+    ids=["arguments", "a number that no float holds", "deep", "a key twice"],
+)
+@pytest.mark.parametrize("by_user", [False, True])
+def test_long_arguments_are_those_of_the_log(arguments: bytes, by_user: bool) -> None:
+    """Also those that no values say, which are written as text, and those that no reply has."""
+    call = ToolUse(id="c", name="write", input=Raw(arguments % msgspec.json.encode(LONG)))
+    with TurnLog.open("memory://") as log:
+        log.add_turn("Write it.", bookmark="main")
+        if by_user:
+            log.add_turn([call, Text(text="There.")], continues="main")
+        else:
+            log.add_turn([call], role="assistant", continues="main", reply=ReplyFacts(model="m-1"))
+        assert len(MarkedLog(log, also=("inputs",)).payload("main")) < len(LONG)
+        messages, losses = canonical.messages(log, "main")
+        exported = export(log, "main", "canonical")
+        assert (exported.content, exported.losses) == (as_page(messages), losses)
+        lines, losses = gmi.json_lines(log, "main")
+        exported = export(log, "main", "gmi")
+        assert (exported.content, exported.losses) == (lines, losses)
+
+
 def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
     """However whoever recorded them did."""
     content = export(log, "main", "atif").content
