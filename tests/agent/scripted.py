@@ -93,6 +93,7 @@ class Scripted(Provider):
     api = "script"
     version = "1"
     key_variable = "SCRIPTED_API_KEY"
+    reserved = ("messages",)
     capabilities = Capabilities(
         documents=("image/*",),
         result_documents=("image/*",),

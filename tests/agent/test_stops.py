@@ -283,6 +283,8 @@ def test_several_turns_can_be_continued(log: TurnLog) -> None:
         ),
         ({"adapter": None}, RunError, "the provider is missing: give provider and model together"),
         ({"provider": "scripted", "model": None}, RunError, "the model is missing"),
+        ({"provider": "scripted", "model": ""}, RunError, "the model has no name"),
+        ({"params": {"messages": []}}, ContentError, "params.messages: the request sets it itself: leave it out"),
         ({"model": None, "pointer": "nix"}, UnknownPointerError, "no pointer 'nix'"),
         ({"provider": "off"}, UnknownProviderError, "provider 'off' is disabled"),
         ({"provider": "nix", "adapter": None}, UnknownProviderError, "no provider 'nix'"),

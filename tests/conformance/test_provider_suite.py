@@ -127,6 +127,8 @@ class Unasked(Postcard):
 class Overwritten(Postcard):
     """Lets a parameter take the place of the model."""
 
+    reserved = ("messages", "stream", "tools")
+
     def _frame(self, given: FrameInput) -> Frame:
         params = dict(given.params)
         return super()._frame(

@@ -40,7 +40,7 @@ from turnlog.providers import (
     ReplyReader,
     Sender,
 )
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 from turnlog.providers.extras import extras
 from turnlog.providers.raw_json import fields_of, further
 from turnlog.providers.wire import decode_event
@@ -168,6 +168,7 @@ class Postcard(Provider):
     api = "cards"
     version = "1"
     key_variable = "POSTCARD_API_KEY"
+    reserved = ("model", "stream", "tools", "messages")
     capabilities = Capabilities(
         documents=("image/*", "application/pdf"),
         result_documents=("image/*",),
@@ -192,7 +193,6 @@ class Postcard(Provider):
                 return Raw(content_bytes([block])[1:-1])
 
     def _frame(self, given: FrameInput) -> Frame:
-        check_parameters(given.params, {"model", "stream", "tools", "messages"})
         before: dict[str, Any] = {"model": given.model, "stream": given.stream}
         if given.tools:
             before["tools"] = [[tool.name, tool.description, tool.input_schema] for tool in given.tools]

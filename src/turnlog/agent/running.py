@@ -104,6 +104,7 @@ class Run:
             told = inherited if adds else {name: inherited[name] for name in inherited if name != "provider_ptr"}
             start = find_start(self._log, continues, respond=respond, adds=adds, inherited=told)
             target = find_target(self._log, self._asked.named, start.options)
+            target.adapter.check_parameters({**target.params, **self._asked.params})
             before = opening.before(self._log, start.continues)
             stopped = [call for named in start.continues for call in stopped_calls(self._log, self._log.turn(named))]
             return start, target, [*boxes, *self._servers(start.options, boxes)], before, stopped

@@ -79,6 +79,8 @@ def _model(log: RunLog, named: Named, options: Options) -> tuple[str, str, Mappi
     if named.pointer is not None and (named.provider is not None or named.model is not None):
         raise RunError("a pointer says which provider and which model: give either the pointer or the two")
     if named.model is not None and provider is not None:
+        if not named.model:
+            raise RunError("the model has no name: give that of one of the provider's (`turnlog provider models`)")
         return provider, named.model, {}
     if named.model is not None or named.provider is not None:
         missing = "provider" if named.provider is None else "model"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from itertools import chain
 from typing import Any, ClassVar, Protocol
@@ -209,10 +209,12 @@ class Provider(ABC):
             put in piece by piece, and `_encode` sees a mark in its place.
         arguments_are_text: whether it puts the input of a call into JSON as a text, by `arguments_text`.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
+        reserved: parameters that would overwrite a part of the body which the window or the call decides.
         client: its network. An adapter without one has `models`, `_open` and `_aopen` of its own.
         home: the provider that the key goes to where a connection has no base URL. Under another provider's name one
             has to be given.
         base_url: the endpoint of the home, or None for what its client takes.
+        base_url_variable: the environment variable with another endpoint of the home that its client looks for, if any.
     """
 
     name: str
@@ -224,9 +226,11 @@ class Provider(ABC):
     embeds_texts: ClassVar[bool] = False
     arguments_are_text: ClassVar[bool] = False
     call_params: ClassVar[Parameters] = {}
+    reserved: ClassVar[Collection[str]] = ()
     client: ClassVar[Client]
     home: ClassVar[str | None] = None
     base_url: ClassVar[str | None] = None
+    base_url_variable: ClassVar[str | None] = None
 
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
         """Make an adapter; under another provider's name where the endpoint is another's that speaks this wire.
@@ -281,6 +285,7 @@ class Provider(ABC):
         tool_mode = options.get("tool_mode")
         losses = Losses(self.name, on_loss)
         params = {} if params is None else params
+        self.check_parameters(params)
         frame = self._frame(
             FrameInput(
                 system=carried.system,
@@ -311,6 +316,16 @@ class Provider(ABC):
             on_loss=on_loss,
             erasure=window.erasure,
         )
+
+    def check_parameters(self, params: Parameters) -> None:
+        """Check that no parameter is `reserved`.
+
+        Raises:
+            ContentError: one is.
+        """
+        for name in params:
+            if name in self.reserved:
+                raise ContentError(f"params.{name}: the request sets it itself: leave it out", field=f"params.{name}")
 
     def _searches(self, losses: Losses) -> bool:
         """Return whether the wire searches; a loss where it does not."""

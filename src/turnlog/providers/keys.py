@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Literal
 
-from turnlog.errors import MissingKeyError
+from turnlog.errors import MissingKeyError, ProviderError
 from turnlog.providers.interface import Connection, Provider
+from turnlog.web_address import parsed
 
 SERVICE = "turnlog"
 """The service name of keys in the keyring; the user name there is the provider's name."""
@@ -48,7 +49,13 @@ def connect(
 
     Raises:
         MissingKeyError: there is no key; says where it is looked for.
+        ProviderError: the environment names an endpoint that is no URL.
     """
+    environment = os.environ if environment is None else environment
+    variable = adapter.base_url_variable if base_url is None and adapter.base_url is None else None
+    if variable is not None and (given := environment.get(variable, "").strip()) and parsed(given) is None:
+        # What it says can have a password in it, and is not repeated.
+        raise ProviderError(f"{variable} in the environment is not a base URL: give http(s)://…", provider=adapter.name)
     key, _ = find_key(adapter.provider, adapter.key_variable, environment=environment)
     if key is None and base_url is None and adapter.key_variable:
         raise MissingKeyError(

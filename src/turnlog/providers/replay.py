@@ -60,6 +60,7 @@ class Replay(Provider):
         self.capabilities = adapter.capabilities
         self.key_variable = adapter.key_variable
         self.call_params = adapter.call_params  # pyright: ignore[reportAttributeAccessIssue] - it stands for another class
+        self.reserved = adapter.reserved  # pyright: ignore[reportAttributeAccessIssue]
         self._adapter = adapter
         self._replies = {body: list(found) for body, found in replies.items()}
         self._taking = threading.Lock()

@@ -1,12 +1,11 @@
-"""Request bodies: the frame around messages, and parameters that must not overwrite it."""
+"""Request bodies: the frame around messages."""
 
 import json
 
 import pytest
 from msgspec import Raw
 
-from turnlog import ContentError
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 
 
 def test_json_has_no_whitespace_and_keeps_the_order_of_keys() -> None:
@@ -29,11 +28,3 @@ def test_frame_closes_around_any_messages(before: dict[str, object], after: dict
     assert list(body) == [*before, "messages", *after]
     assert body["messages"] == json.loads(b"[" + messages + b"]")
     assert {name: body[name] for name in before} == before
-
-
-def test_parameter_that_the_request_sets_itself_is_refused() -> None:
-    """A parameter cannot overwrite the messages or the model; the error names it."""
-    check_parameters({"temperature": 0, "x": None}, {"messages", "model"})
-    with pytest.raises(ContentError, match=r"params\.model: the request sets it itself: leave it out") as caught:
-        check_parameters({"temperature": 0, "model": "m"}, {"messages", "model"})
-    assert caught.value.field == "params.model"

@@ -4,7 +4,7 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 
-from turnlog import MissingKeyError
+from turnlog import MissingKeyError, ProviderError
 from turnlog.providers import Connection, get
 from turnlog.providers.keys import connect, find_key
 
@@ -65,3 +65,18 @@ def test_endpoint_of_ones_own_may_go_without_a_key() -> None:
 def test_connection_does_not_show_its_key() -> None:
     """Not in a traceback, not in a log."""
     assert "secret" not in f"{Connection(api_key='secret')} {Connection(api_key='secret')!r}"
+
+
+@pytest.mark.parametrize(
+    ("adapter", "variable"),
+    [("anthropic", "ANTHROPIC_BASE_URL"), ("openai", "OPENAI_BASE_URL"), ("openai_chat", "OPENAI_BASE_URL")],
+)
+def test_an_endpoint_of_the_environment_that_is_no_url_is_named(adapter: str, variable: str) -> None:
+    """By its variable, without what it says; it does not matter where another endpoint is asked."""
+    wire = get(adapter)
+    environment = {wire.key_variable: "k" * 20, variable: "localhost:8080"}
+    with pytest.raises(ProviderError) as caught:
+        connect(wire, environment=environment)
+    assert str(caught.value) == f"{variable} in the environment is not a base URL: give http(s)://…"
+    assert connect(wire, environment=environment, base_url="http://localhost:8080").base_url == "http://localhost:8080"
+    assert connect(get("cerebras"), environment=environment | {"CEREBRAS_API_KEY": "k" * 20}).base_url is None

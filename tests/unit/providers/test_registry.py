@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from turnlog import UnknownProviderError
+from turnlog import ContentError, UnknownProviderError
+from turnlog.model import ContextWindow
 from turnlog.errors import MissingPackageError
 from turnlog.providers import get, names, registry
 from turnlog.providers.interface import Provider
@@ -47,6 +48,17 @@ class Theirs(Postcard):
 
 
 # Those of turnlog
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_no_parameter_sets_what_the_request_sets_itself(name: str) -> None:
+    """Messages and model among it; whoever prepares a request is told which."""
+    adapter = get(name)
+    assert {"model", "messages", "stream", "tools"} <= set(adapter.reserved)
+    for reserved in adapter.reserved:
+        with pytest.raises(ContentError, match=f"params.{reserved}: the request sets it itself: leave it out") as error:
+            adapter.prepare_request(ContextWindow(messages=(), options={}), model="m", params={reserved: None})
+        assert error.value.field == f"params.{reserved}"
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

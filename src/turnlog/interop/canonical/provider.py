@@ -50,7 +50,7 @@ from turnlog.providers import (
     Sender,
     tool_choice,
 )
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 
 Complete = Callable[[types.AgentContext], types.AssistantMessage | Awaitable[types.AssistantMessage]]
 """A provider as one function, plain or async."""
@@ -80,6 +80,7 @@ class CompleteProvider(Provider):
     api = API
     version = "1"
     key_variable = ""
+    reserved = RESERVED
     capabilities: Capabilities = Capabilities(
         thinking="all",
         system="joined",
@@ -172,7 +173,6 @@ class CompleteProvider(Provider):
         )
 
     def _frame(self, given: FrameInput) -> Frame:
-        check_parameters(given.params, RESERVED)
         for name, value in given.params.items():
             if name not in ("max_tokens", "tool_choice"):
                 given.losses.lose("dropped", "parameter", f"{name} {value!r}: a context has no such field")

@@ -36,6 +36,8 @@ class Anthropic(Provider):
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     home = "anthropic"
+    base_url_variable = "ANTHROPIC_BASE_URL"
+    reserved = request.RESERVED
     embeds_texts = True
     capabilities = Capabilities(
         documents=_DOCUMENTS,

@@ -12,7 +12,7 @@ from turnlog.errors import ContentError
 from turnlog.model import Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
 from turnlog.model.plain import plain_json
 from turnlog.providers.anthropic.breakpoints import CACHE_CONTROL
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
@@ -30,7 +30,7 @@ SYSTEM_SEPARATOR = "\n\n----\n\n"
 WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 """The search tool, which the provider runs itself."""
 
-_RESERVED = ("model", "messages", "stream", "system", "tools")
+RESERVED = ("model", "messages", "stream", "system", "tools")
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 
 
@@ -98,7 +98,6 @@ def frame_body(given: FrameInput) -> Frame:
         UnsupportedContentError: a tool or a choice of tools that the wire does not take, where it may not be lost.
         ContentError: a parameter would overwrite a part of the body, or is not JSON.
     """
-    check_parameters(given.params, _RESERVED)
     params = {
         name: plain_json(value, f"params.{name}", ContentError)
         for name, value in given.params.items()

@@ -30,6 +30,7 @@ class Bedrock(Provider):
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
     home = "bedrock"
+    reserved = request.RESERVED
     embeds_texts = True
     capabilities = Capabilities(
         documents=tuple(request.MEDIA),

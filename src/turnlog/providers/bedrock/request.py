@@ -26,7 +26,7 @@ from turnlog.model import (
 from turnlog.model.chunked import Chunked
 from turnlog.model.pieces import PIECE
 from turnlog.model.plain import plain_json
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
@@ -92,7 +92,7 @@ _TOP_LEVEL = (
     "requestMetadata",
     "serviceTier",
 )
-_RESERVED = ("model", "modelId", "messages", "stream", "system", "toolConfig", "tools")
+RESERVED = ("model", "modelId", "messages", "stream", "system", "toolConfig", "tools")
 
 # Messages
 
@@ -208,7 +208,6 @@ def frame_body(given: FrameInput) -> Frame:
         UnsupportedContentError: a tool or a choice of tools that the wire does not take, where it may not be lost.
         ContentError: a parameter would overwrite a part of the body, or is not what it should be.
     """
-    check_parameters(given.params, _RESERVED)
     return frame(_tools(given) | _system(given) | _parameters(given), "messages", {})
 
 

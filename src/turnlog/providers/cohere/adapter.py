@@ -8,7 +8,7 @@ from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
 from turnlog.providers.cohere.client import CLIENT
 from turnlog.providers.cohere.reply import Reader
-from turnlog.providers.cohere.request import IMAGES, encode_message, frame_body
+from turnlog.providers.cohere.request import IMAGES, RESERVED, encode_message, frame_body
 from turnlog.providers.interface import Frame, FrameInput, Parameters, Provider
 from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema, lose
@@ -28,6 +28,7 @@ class Cohere(Provider):
     key_variable = "CO_API_KEY"
     client = CLIENT
     home = "cohere"
+    reserved = RESERVED
     embeds_texts = True
     arguments_are_text = True
     capabilities = Capabilities(

@@ -22,7 +22,7 @@ from turnlog.model import (
     arguments_text,
 )
 from turnlog.model.plain import plain_json
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import MESSAGE, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
@@ -44,7 +44,7 @@ FUNCTION = "function"
 _NOT_BESIDE = (CITATIONS, MESSAGE)
 """Extra keys that are of the message, and do not go back beside a block. Of its further fields the API takes none."""
 
-_RESERVED = ("model", "stream", "tools", "messages")
+RESERVED = ("model", "stream", "tools", "messages")
 
 # Messages
 
@@ -143,7 +143,6 @@ def frame_body(given: FrameInput) -> Frame:
         UnsupportedContentError: a tool choice that the wire does not have.
         ContentError: a parameter would overwrite a part of the body, or is not what it should be.
     """
-    check_parameters(given.params, _RESERVED)
     choice, tools = _tool_choice(given)
     before: dict[str, Any] = {
         "model": given.model,

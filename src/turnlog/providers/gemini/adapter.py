@@ -44,6 +44,7 @@ class Gemini(Provider):
     key_variable = "GEMINI_API_KEY"
     client = CLIENT
     home = "gemini"
+    reserved = request.RESERVED
     embeds_texts = True
     capabilities = Capabilities(
         # No `image/svg+xml`, which is text; no other type that the API takes begins with an s.

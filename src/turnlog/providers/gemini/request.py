@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import provider_fields
 from turnlog.providers.gemini.schema import EndlessSchemaError, converted
@@ -83,7 +83,7 @@ _GENERATION_NAMES = {
 }
 """What parameters are called inside `generationConfig`. The API reads its own names in either spelling."""
 
-_RESERVED = (
+RESERVED = (
     "contents",
     "input",
     "messages",
@@ -232,7 +232,6 @@ def frame_body(given: FrameInput) -> Frame:
             must lose something.
         ContentError: a parameter would overwrite a part of the body, or a tool's schema is none.
     """
-    check_parameters(given.params, _RESERVED)
     given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 64, *_NAMES))
     before: dict[str, Any] = {}
     if given.system:

@@ -45,6 +45,8 @@ class OpenAIChat(Provider):
         tool_id_characters_max=40,
     )
     home = "openai"
+    base_url_variable = "OPENAI_BASE_URL"
+    reserved = request.RESERVED
 
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
         """Make an adapter; under another provider's name thinking goes back, as their endpoints want it.

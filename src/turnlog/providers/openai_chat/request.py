@@ -21,7 +21,7 @@ from turnlog.model import (
     arguments_text,
 )
 from turnlog.model.plain import plain_json
-from turnlog.providers.body import check_parameters, encode, frame
+from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import AUDIO, CALL_TYPE, MESSAGE, custom_input, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
@@ -193,7 +193,6 @@ def _tool_choice(given: FrameInput) -> dict[str, Any]:
 
 def _parameters(given: FrameInput, *, home: bool) -> dict[str, Any]:
     """Return the parameters by their names on the wire, but for the tool choice."""
-    check_parameters(given.params, RESERVED)
     # OpenAI's newer models refuse the old name of the limit, others may know no other.
     names = {"max_tokens": "max_completion_tokens" if home else "max_tokens", "stop_sequences": "stop"}
     body: dict[str, Any] = {}

@@ -26,6 +26,8 @@ class OpenAIResponses(Provider):
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     home = "openai"
+    base_url_variable = "OPENAI_BASE_URL"
+    reserved = request.RESERVED
     embeds_texts = True
     arguments_are_text = True
     capabilities = Capabilities(

@@ -10,7 +10,7 @@ import msgspec
 from turnlog.errors import ContentError
 from turnlog.model import Tool
 from turnlog.model.plain import plain_json
-from turnlog.providers.body import check_parameters, frame
+from turnlog.providers.body import frame
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.openai_responses.items import encode_message
@@ -58,7 +58,6 @@ def frame_body(given: FrameInput, *, home: bool) -> Frame:
             unless losses are to be reported.
         ContentError: a parameter would change what the window or the call decides, or chooses a tool that there is not.
     """
-    check_parameters(given.params, RESERVED)
     if home:
         given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 128))
     before: dict[str, Any] = {"model": given.model, "stream": given.stream, "store": False}
