@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from turnlog.interop import geppetto
 from turnlog.interop.exports.reading import Exported, MarkedLog
+from turnlog.interop.geppetto.recording import snapshot_with
 from turnlog.log import TurnLog
+from turnlog.model.marked_blocks import LONG_KINDS
 from turnlog.turn import Turn
 
 
@@ -17,8 +19,8 @@ def geppetto_turn(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported
         MissingPackageError: PyYAML is not installed.
         ErasedError: it was recorded as one, and a part of it was erased since.
     """
-    marked = MarkedLog(log, also=())  # the text of a result may spell what is to be a record
-    turn, losses = geppetto.snapshot_of(marked, turns[-1].id)
+    marked = MarkedLog(log, also=(*LONG_KINDS, "natives"))
+    turn, losses = snapshot_with(marked, turns[-1].id, marked.long)
     record = geppetto.turn_record(turn)
     return Exported(
         write=lambda file: geppetto.write_yaml(record, file, long=marked.long), turns=len(turns), losses=losses

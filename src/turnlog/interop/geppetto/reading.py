@@ -12,6 +12,7 @@ from msgspec import Struct
 from turnlog.errors import MetaError
 from turnlog.interop.geppetto_model import keys, types
 from turnlog.interop.geppetto_model.content import (
+    NO_MARKS,
     PROVIDER,
     has_raw_json,
     said,
@@ -47,6 +48,7 @@ from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import WindowBlock
 from turnlog.model.documents import document_block
 from turnlog.model.json_values import DEPTH_MAX
+from turnlog.model.long_strings import LongStrings
 from turnlog.turn import Turn as LogTurn
 
 KEY_BLOCK_TURN = BlockMetaKey(str, "turnlog", "turn")
@@ -60,11 +62,12 @@ _TEXTS = {"user": BlockKind.USER, "assistant": BlockKind.LLM_TEXT, "system": Blo
 
 
 class _Of(Struct, frozen=True, kw_only=True):
-    """What blocks are of: a turn, who says it, and whose signatures its reasoning has."""
+    """What blocks are of: a turn, who says it, whose signatures its reasoning has, and marks that may stand in it."""
 
     turn: str
     role: str
     hints: dict[str, JSONValue] = {}
+    long: LongStrings = NO_MARKS
 
 
 def turn_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:
@@ -77,6 +80,11 @@ def turn_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:
     Raises:
         UnknownTurnError: there is no such turn.
     """
+    return turn_with(log, headish, NO_MARKS)
+
+
+def turn_with(log: TurnLog, headish: str, long: LongStrings) -> tuple[Turn, LossReport]:
+    """Return what `turn_of` does, of a log in whose turns marks of long strings may stand. Raises what that raises."""
     ancestry = log.ancestry(headish)
     snapshot = Turn(id=ancestry[-1].id, run_id=ancestry[0].id)
     replies = [turn for turn in ancestry if turn.meta.role == "assistant" and _is_said(turn)]
@@ -91,7 +99,7 @@ def turn_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:
         if turn.meta.failed:
             losses.append(_lost(turn.id, "turn", "its call failed or was aborted"))
             continue
-        of = _Of(turn=turn.id, role=turn.meta.role, hints=_hints(turn.meta))
+        of = _Of(turn=turn.id, role=turn.meta.role, hints=_hints(turn.meta), long=long)
         content = _content(log, turn)
         blocks = [block_from(block, of) for block in content]
         losses += _facts_lost(turn, blocks, is_last=turn.id == last)
@@ -141,7 +149,7 @@ def _block_losses(block: ContentBlock, turn: str, index: int, names: dict[str, s
                 lost.append(_lost(turn, "tool_result.is_error", why, index))
             lost += _nested_losses(block, turn, index)
         case Native():
-            _, change = told_json(block.block, depth_max=DEPTH_MAX)
+            _, change = told_json(block.block, NO_MARKS, depth_max=DEPTH_MAX)
             if change:
                 lost.append(_changed(turn, "native", change, index))
         case _:
@@ -156,7 +164,7 @@ def _nested_losses(block: ToolResult, turn: str, index: int) -> list[LossEntry]:
         case [Text(extra=extra)]:
             return [_lost(turn, name, "a result that is one text has no place for it", index) for name in extra]
         case content:
-            changes = [told_nested(each, depth_max=DEPTH_MAX)[1] for each in content if has_raw_json(each)]
+            changes = [told_nested(each, NO_MARKS, depth_max=DEPTH_MAX)[1] for each in content if has_raw_json(each)]
             return [_changed(turn, "tool_result.content", change, index) for change in changes if change]
 
 
@@ -222,7 +230,7 @@ def block_from(block: WindowBlock, of: _Of) -> Block:
     metadata = BlockMetadata()
     if of.turn:
         KEY_BLOCK_TURN.set(metadata, of.turn)
-    kind, payload = _kind_and_payload(block, of.role)
+    kind, payload = _kind_and_payload(block, of)
     if isinstance(block, Thinking):
         named = {name: getattr(block, name) for name in ("provider", "api", "model")}
         hints = of.hints | {name: value for name, value in named.items() if isinstance(value, str)}
@@ -245,32 +253,32 @@ def tell_outcome(turn: Turn, meta: TurnMeta) -> None:
         keys.KEY_USAGE.set(turn.metadata, meta.usage)
 
 
-def _kind_and_payload(block: WindowBlock, role: str) -> tuple[BlockKind, dict[str, JSONValue]]:
+def _kind_and_payload(block: WindowBlock, of: _Of) -> tuple[BlockKind, dict[str, JSONValue]]:
     match block:
         case Text():
-            return _TEXTS[role], {types.PAYLOAD_KEY_TEXT: block.text}
+            return _TEXTS[of.role], {types.PAYLOAD_KEY_TEXT: block.text}
         case Thinking():
             payload: dict[str, JSONValue] = {types.PAYLOAD_KEY_TEXT: block.thinking}
             if isinstance(block.signature, str):
                 payload[types.PAYLOAD_KEY_ENCRYPTED_CONTENT] = block.signature
             return BlockKind.REASONING, payload
         case ToolUse():
-            return BlockKind.TOOL_CALL, told_call(block, depth_max=DEPTH_MAX)
+            return BlockKind.TOOL_CALL, told_call(block, of.long, depth_max=DEPTH_MAX)
         case ToolResult():
-            return BlockKind.TOOL_USE, told_result(block, depth_max=DEPTH_MAX)
+            return BlockKind.TOOL_USE, told_result(block, of.long, depth_max=DEPTH_MAX)
         case Document():
             shown = {"media_type": block.source.media_type, "content": block.source.data}
-            if role == "user" and block.source.media_type.startswith("image/"):
+            if of.role == "user" and block.source.media_type.startswith("image/"):
                 return BlockKind.USER, {types.PAYLOAD_KEY_IMAGES: [shown]}
             return BlockKind.OTHER, shown
         case Native():
-            return _native(block)
+            return _native(block, of.long)
         case Erased():
             return BlockKind.OTHER, {"erased": block.turn}
 
 
-def _native(block: Native) -> tuple[BlockKind, dict[str, JSONValue]]:
-    content, _ = told_json(block.block, depth_max=DEPTH_MAX)
+def _native(block: Native, long: LongStrings) -> tuple[BlockKind, dict[str, JSONValue]]:
+    content, _ = told_json(block.block, long, depth_max=DEPTH_MAX)
     named = {name: getattr(block, name) for name in ("api", "model")}
     whose = {name: value for name, value in named.items() if isinstance(value, str)}
     if block.provider == PROVIDER and isinstance(content, dict):

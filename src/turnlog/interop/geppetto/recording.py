@@ -12,9 +12,9 @@ from msgspec import Struct
 from turnlog.errors import CorruptionError, IdConflictError, MetaError, NotFoundError, UnknownTurnError
 from turnlog.events import Recorded, unreadable
 from turnlog.ids import derived_id
-from turnlog.interop.geppetto.reading import KEY_BLOCK_TURN, turn_of
+from turnlog.interop.geppetto.reading import KEY_BLOCK_TURN, turn_of, turn_with
 from turnlog.interop.geppetto_model.checking import check_run, check_turn
-from turnlog.interop.geppetto_model.content import block_of
+from turnlog.interop.geppetto_model.content import NO_MARKS, block_of
 from turnlog.interop.geppetto_model.keys import Data, Metadata, RunMetadata
 from turnlog.interop.geppetto_model.planning import (
     FORMAT,
@@ -33,6 +33,7 @@ from turnlog.interop.geppetto_model.types import Block, Run, Turn
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, Origin, decode_content
 from turnlog.model.json_text import UNREADABLE
+from turnlog.model.long_strings import LongStrings
 from turnlog.record import Note, TurnDraft
 
 _WHICH_ID = "give the id that `record_turn` or `TurnStore.save` returned, or that `TurnStore.list` lists"
@@ -182,12 +183,19 @@ def snapshot_of(log: TurnLog, headish: str) -> tuple[Turn, LossReport]:
         ErasedError: part of the recorded one was erased, or is sealed and its key is not here.
         CorruptionError: what was recorded cannot be read.
     """
+    return snapshot_with(log, headish, NO_MARKS)
+
+
+def snapshot_with(log: TurnLog, headish: str, long: LongStrings) -> tuple[Turn, LossReport]:
+    """Return what `snapshot_of` does, of a log in whose turns marks of long strings may stand, and raise that."""
     ancestry = log.ancestry(headish)
     found = None
     for recorded in log.events(topics=TURN, thread=ancestry[0].id):
         if recorded.header.cited("turn") == ancestry[-1].id and not recorded.unreadable:
             found = recorded
-    return turn_of(log, ancestry[-1].id) if found is None else (_Reader(log).turn(found), LossReport())
+    if found is None:
+        return turn_with(log, ancestry[-1].id, long)
+    return _Reader(log, long).turn(found), LossReport()
 
 
 def snapshot_meta(recorded: Recorded) -> SnapshotMeta:
@@ -287,8 +295,9 @@ def _is_there(log: TurnLog, event_id: str) -> bool:
 class _Reader:
     """Reads snapshots, and the turns that they share once."""
 
-    def __init__(self, log: TurnLog) -> None:
+    def __init__(self, log: TurnLog, long: LongStrings = NO_MARKS) -> None:
         self._log = log
+        self._long = long
         self._known: dict[str, list[Block]] = {}
 
     def turn(self, recorded: Recorded) -> Turn:
@@ -315,7 +324,7 @@ class _Reader:
             if turn.erased or turn.closed:
                 raise unreadable(self._log.event(turn.id), f"turn {turn.id!r}")
         if before:
-            yield from turn_of(self._log, begins)[0].blocks
+            yield from turn_with(self._log, begins, self._long)[0].blocks
         for turn in ancestry[before:]:
             if turn.id not in self._known:
                 self._known[turn.id] = self._read_blocks(turn.id)
@@ -329,7 +338,7 @@ class _Reader:
         at = 0
         try:
             for kept in beside:
-                blocks.append(block_of(kept, content[at : at + kept.says]))
+                blocks.append(block_of(kept, content[at : at + kept.says], self._long))
                 at += kept.says
         except (msgspec.DecodeError, KeyError) as error:
             raise CorruptionError(

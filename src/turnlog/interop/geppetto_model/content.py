@@ -21,11 +21,15 @@ from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import content_bytes, decode_content
 from turnlog.model.json_text import minify
 from turnlog.model.json_values import decoded
+from turnlog.model.long_strings import LongStrings
 from turnlog.model.pieces import is_base64
 from turnlog.model.plain import plain_json
 
 PROVIDER = "geppetto"
 """The provider of native blocks that are Geppetto's."""
+
+NO_MARKS = LongStrings()
+"""The long strings of what has no marks."""
 
 Payload = dict[str, JSONValue]
 
@@ -79,7 +83,7 @@ def said(block: types.Block) -> tuple[list[ContentBlock], Kept]:
     """
     payload = cast("Payload", plain_json(block.payload, "payload", ContentError))
     content = _content(block.kind, payload, _hints(block.metadata)) or [_native(block.kind, payload)]
-    told = _told(block.kind, content)
+    told = _told(block.kind, content, NO_MARKS)
     spelled = [name for name in told if name in payload and _spelled(told[name], payload[name])]
     differs = {
         name: value
@@ -101,13 +105,16 @@ def said(block: types.Block) -> tuple[list[ContentBlock], Kept]:
     return content, kept
 
 
-def block_of(kept: Kept, content: Sequence[ContentBlock]) -> types.Block:
-    """Return a block, of what says it and what it has beside that."""
-    told = _told(kept.kind, content)
+def block_of(kept: Kept, content: Sequence[ContentBlock], long: LongStrings = NO_MARKS) -> types.Block:
+    """Return a block, of what says it and what it has beside that. What says it may have marks of long strings."""
+    told = _told(kept.kind, content, long)
     payload = {name: value for name, value in told.items() if name not in kept.without}
     for name in kept.spelled:
         value = payload[name]
-        payload[name] = msgspec.json.decode(value) if isinstance(value, str) else _json_text(value)
+        is_text = isinstance(value, str)
+        payload[name] = (
+            msgspec.json.decode(long.into(value)) if is_text else long.json_as_text(_json_text(value).encode())
+        )
     payload |= kept.payload
     return types.Block(
         kind=kept.kind,
@@ -193,7 +200,7 @@ def _arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
         spelled = b""
     if not spelled.startswith(b"{"):
         return Raw(b"{}"), {MALFORMED: Raw(msgspec.json.encode(text))}
-    value, change = told_json(spelled)
+    value, change = told_json(spelled, NO_MARKS)
     return Raw(spelled if change else msgspec.json.encode(value)), {}
 
 
@@ -255,12 +262,12 @@ def _hints(metadata: BlockMetadata) -> dict[str, str]:
 # From content to payloads
 
 
-def _told(kind: BlockKind, content: Sequence[ContentBlock]) -> Payload:
+def _told(kind: BlockKind, content: Sequence[ContentBlock], long: LongStrings) -> Payload:
     """Return the payload that content blocks say."""
     if len(content) == 1 and (verbatim := _verbatim(kind, content[0])) is not None:
         return verbatim
     if kind is BlockKind.OTHER:
-        return _told_other(content[0]) if content else {}
+        return _told_other(content[0], long) if content else {}
     payload: Payload = {}
     images: list[JSONValue] = []
     for block in content:
@@ -272,9 +279,9 @@ def _told(kind: BlockKind, content: Sequence[ContentBlock]) -> Payload:
                 if isinstance(block.signature, str):
                     payload[types.PAYLOAD_KEY_ENCRYPTED_CONTENT] = block.signature
             case ToolUse():
-                payload |= told_call(block)
+                payload |= told_call(block, long)
             case ToolResult():
-                payload |= told_result(block)
+                payload |= told_result(block, long)
             case Document():
                 images.append({"media_type": block.source.media_type, "content": block.source.data})
             case Native():
@@ -293,36 +300,43 @@ def _verbatim(kind: BlockKind, block: ContentBlock) -> Payload | None:
 
 def _native_record(block: Native) -> Payload:
     """Return what a native block has; nothing where that is no record, or none that JSON values can say."""
-    value, _ = told_json(block.block)
+    value, _ = told_json(block.block, NO_MARKS)  # a text is nothing here
     return cast("Payload", value) if isinstance(value, dict) else {}
 
 
-def _told_other(block: ContentBlock) -> Payload:
+def _told_other(block: ContentBlock, long: LongStrings) -> Payload:
     match block:
         case Document():
             return {"media_type": block.source.media_type, "content": block.source.data}
         case Native():
             named = {"provider": block.provider, "api": block.api, "model": block.model}
             whose: Payload = {name: value for name, value in named.items() if isinstance(value, str)}
-            return whose | {"block": told_json(block.block)[0]}
+            return whose | {"block": told_json(block.block, long)[0]}
         case _:
             return {}
 
 
-def told_json(text: bytes | Raw, *, depth_max: int | None = None) -> tuple[JSONValue, str | None]:
-    """Return the value of JSON text, and what it says otherwise; the text itself where no value can say it."""
+def told_json(text: bytes | Raw, long: LongStrings, *, depth_max: int | None = None) -> tuple[JSONValue, str | None]:
+    """Return the value of JSON text, and what it says otherwise; the text itself where no value can say it.
+
+    Args:
+        text: the text.
+        long: the long strings whose marks stand in it.
+        depth_max: so many records and lists may stand in each other.
+    """
     try:
         found = decoded(text, depth_max=depth_max)
         return plain_json(found.value, "it", ContentError), found.change and f"decoded: {found.change}"
     except ContentError as error:
-        return bytes(text).decode(), f"as a text: {error}"
+        return long.json_as_text(bytes(text)), f"as a text: {error}"
 
 
-def told_call(block: ToolUse, *, depth_max: int | None = None) -> Payload:
+def told_call(block: ToolUse, long: LongStrings, *, depth_max: int | None = None) -> Payload:
     """Return the payload of a tool call. Arguments that a record cannot say exactly are a text, as the model wrote it.
 
     Args:
         block: the call.
+        long: the long strings whose marks stand in it.
         depth_max: so deep may a record be.
     """
     payload: Payload = {types.PAYLOAD_KEY_NAME: block.name}
@@ -330,15 +344,16 @@ def told_call(block: ToolUse, *, depth_max: int | None = None) -> Payload:
         payload[types.PAYLOAD_KEY_ID] = block.id
     malformed = block.extra.get(MALFORMED)
     given = block.input if malformed is None else malformed
-    value, change = told_json(given, depth_max=depth_max)
-    return payload | {types.PAYLOAD_KEY_ARGS: bytes(given).decode() if change else value}
+    value, change = told_json(given, long, depth_max=depth_max)
+    return payload | {types.PAYLOAD_KEY_ARGS: long.json_as_text(bytes(given)) if change else value}
 
 
-def told_result(block: ToolResult, *, depth_max: int | None = None) -> Payload:
+def told_result(block: ToolResult, long: LongStrings, *, depth_max: int | None = None) -> Payload:
     """Return the payload of a tool's result: its one text, else its content blocks, and the last text of an error.
 
     Args:
         block: the result.
+        long: the long strings whose marks stand in it.
         depth_max: so deep may a native block be that is no text.
     """
     payload: Payload = {}
@@ -356,12 +371,12 @@ def told_result(block: ToolResult, *, depth_max: int | None = None) -> Payload:
         case [Text(text=text)]:
             payload[types.PAYLOAD_KEY_RESULT] = text
         case _:
-            payload[types.PAYLOAD_KEY_RESULT] = [told_nested(each, depth_max=depth_max)[0] for each in content]
+            payload[types.PAYLOAD_KEY_RESULT] = [told_nested(each, long, depth_max=depth_max)[0] for each in content]
     return payload
 
 
 def told_nested(
-    block: Text | Document | Native, *, depth_max: int | None = None
+    block: Text | Document | Native, long: LongStrings, *, depth_max: int | None = None
 ) -> tuple[dict[str, JSONValue], str | None]:
     """Return a content block of a result as a record, and what that says otherwise: it has the JSON text of a block
     that no value can say.
@@ -369,7 +384,7 @@ def told_nested(
     text = content_bytes([block])[1:-1]
     if not has_raw_json(block):
         return msgspec.json.decode(text), None
-    value, change = told_json(text, depth_max=depth_max)
+    value, change = told_json(text, long, depth_max=depth_max)
     if isinstance(value, dict):
         return cast("dict[str, JSONValue]", value), change
     return {"type": str(block.__struct_config__.tag), "json": value}, change

@@ -13,9 +13,16 @@ from turnlog.errors import ContentError
 from turnlog.interop import canonical, geppetto, gmi
 from turnlog.interop.exports import export
 from turnlog.interop.exports.reading import MarkedLog
-from turnlog.interop.geppetto import Turn, new_tool_use_block, new_user_text_block
+from turnlog.interop.geppetto import (
+    Block,
+    BlockKind,
+    Turn,
+    new_tool_call_block,
+    new_tool_use_block,
+    new_user_text_block,
+)
 from turnlog.model import Native, Origin, ReplyFacts, Text, Thinking, ToolResult, ToolUse
-from turnlog.model.blocks import Block
+from turnlog.model.blocks import Block as ContentBlock
 from turnlog.model.pieces import PIECE
 from turnlog.record import turn_draft
 
@@ -50,23 +57,23 @@ def log() -> Iterator[TurnLog]:
         yield log
 
 
-def _text(text: str) -> Block:
+def _text(text: str) -> ContentBlock:
     return Text(text=text)
 
 
-def _thinking(text: str) -> Block:
+def _thinking(text: str) -> ContentBlock:
     return Thinking(thinking=text)
 
 
-def _result(text: str) -> Block:
+def _result(text: str) -> ContentBlock:
     return ToolResult(tool_use_id="c", content=text)
 
 
-def _texts_of_result(text: str) -> Block:
+def _texts_of_result(text: str) -> ContentBlock:
     return ToolResult(tool_use_id="c", content=[Text(text="FIRST"), Text(text=text), Text(text="LAST")])
 
 
-def _text_beside(text: str) -> Block:
+def _text_beside(text: str) -> ContentBlock:
     return ToolResult(tool_use_id="c", content=[Text(text=text), Native(provider="p", block=Raw(b"{}"))])
 
 
@@ -118,6 +125,9 @@ def test_long_arguments_are_those_of_the_log(arguments: bytes, by_user: bool) ->
         lines, losses = gmi.json_lines(log, "main")
         exported = export(log, "main", "gmi")
         assert (exported.content, exported.losses) == (lines, losses)
+        snapshot, losses = geppetto.turn_of(log, "main")
+        exported = export(log, "main", "geppetto")
+        assert (exported.content.decode(), exported.losses) == (geppetto.turn_to_yaml(snapshot), losses)
 
 
 def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
@@ -134,13 +144,37 @@ def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
     assert blank["message"] == " " * 2 * PIECE
 
 
-def test_a_snapshot_is_the_one_that_was_recorded() -> None:
-    """Also with a long result that is a text in the log, and a record in the snapshot."""
-    turn = Turn(blocks=[new_user_text_block(LONG), new_tool_use_block("c1", {"answer": LONG})])
+@pytest.mark.parametrize(
+    "block",
+    [
+        new_tool_use_block("c1", {"answer": LONG}),
+        new_tool_use_block("c1", LONG, error=LONG[1:]),
+        new_tool_call_block("c1", "write", {"text": LONG}),
+        new_tool_call_block("c1", "write", json.dumps({"text": LONG}, ensure_ascii=False, separators=(",", ":"))),
+        new_tool_call_block("c1", "write", json.dumps({"text": LONG, "number": 1.10}) + " "),
+        new_tool_call_block("c1", "write", f"no JSON: {LONG}"),
+        Block(kind=BlockKind.REASONING, payload={"text": LONG, "encrypted_content": LONG[1:]}),
+        Block(kind=BlockKind.OTHER, payload={"provider": "p", "block": {"type": "t", "text": LONG}}),
+        Block(kind=BlockKind.OTHER, payload={"anything": [LONG]}),
+        Block(kind=BlockKind.LLM_TEXT, payload={"other": LONG}),
+    ],
+    ids=["record", "error", "arguments", "text", "spelled", "malformed", "reasoning", "native", "other", "no text"],
+)
+def test_a_snapshot_is_the_one_that_was_recorded(block: Block) -> None:
+    """Also with what is a text in the log, and a record in the snapshot, and the other way round."""
+    turn = Turn(blocks=[new_user_text_block(LONG), block])
     with TurnLog.open("memory://") as log:
         geppetto.record_turn(log, turn)
         [last] = log.latest(1)
         assert export(log, last.id, "geppetto").content.decode() == geppetto.turn_to_yaml(turn)
+
+
+def test_a_snapshot_of_any_turns_is_that_of_the_log(log: TurnLog) -> None:
+    """As it is without marks."""
+    log.add_turn([Native(provider="p", block=Raw(b'{"x":%b}' % msgspec.json.encode(LONG)))], continues="main")
+    found, losses = geppetto.turn_of(log, "main")
+    exported = export(log, "main", "geppetto")
+    assert (exported.content.decode(), exported.losses) == (geppetto.turn_to_yaml(found), losses)
 
 
 def test_a_prompt_of_a_sub_agent_is_found_in_the_call_that_gave_it(log: TurnLog) -> None:
@@ -190,7 +224,7 @@ def test_marks_stand_for_texts_of_turns_alone(log: TurnLog, tmp_path: Path) -> N
     "text",
     ["as it is", "```\nopen", "`" * 70, "\n# a heading", "\n==\u3000", "![x](y)", "[a\nb]: c", "&<b>", "a\x1b\x85\r\n"],
 )
-def test_a_long_text_is_on_a_page_as_a_short_one_is(form: str, text: str, block: Callable[[str], Block]) -> None:
+def test_a_long_text_is_on_a_page_as_a_short_one_is(form: str, text: str, block: Callable[[str], ContentBlock]) -> None:
     """In a fence where that is in one, with the same characters for others, and the same told of it."""
     found: list[tuple[str, object]] = []
     for filling in ("A line. 🙂\n", "A line. 🙂\n" * (PIECE // 8)):
