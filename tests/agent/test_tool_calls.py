@@ -267,6 +267,27 @@ def test_a_call_that_may_have_had_effects_is_not_said_to_be_denied(
     assert endings(log, turn) == [["unknown", "denied"]]
 
 
+@pytest.mark.parametrize("settings", [{"on_interrupted": "repeat"}, {"on_approval": lambda _: True}])
+def test_a_call_that_was_under_way_and_whose_tool_is_not_offered_now_is_unknown(
+    log: TurnLog, tools: Tools, settings: dict[str, Any]
+) -> None:
+    """It cannot be made again, which is not to say that it was never made: the model reads that nobody knows."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    result = run(log, Scripted(say("Done.")), None, continues="main", tools=[tools.work], **settings)
+    assert (result.stopped, results(log, "main"), tools.called) == ("done", [("c1", UNKNOWN, True)], [])
+    assert endings(log, turn) == [["unknown"]]
+    assert log.tool_calls.of(turn)[0].may_have_had_effects
+
+
+def test_nobody_to_ask_about_a_call_whose_tool_is_not_offered_now_stops_the_run(log: TurnLog, tools: Tools) -> None:
+    """As where it is."""
+    turn = asked(log, ONE)
+    begin(log, turn, 0)
+    result = run(log, Scripted(), None, continues="main", tools=[tools.work])
+    assert (result.stopped, result.turns, endings(log, turn)) == ("interrupted", (), [[None]])
+
+
 def test_what_is_never_allowed_is_not_repeated(log: TurnLog, tools: Tools) -> None:
     """The policy of the run comes first, and is named as who denied it."""
     turn = asked(log, ONE)

@@ -189,7 +189,7 @@ class Execution:
         """
         decisions: list[Decision] = []
         for on in self._calls:
-            decision = self._known(on) or self._refused(on) or await self._decided(on, begins=begins)
+            decision = self._known(on) or await self._decided(on, begins=begins)
             if decision is None:
                 return "interrupted" if is_interrupted(on.recorded) else "unanswered"
             decisions.append(decision)
@@ -205,22 +205,21 @@ class Execution:
             return Decision(outcome=ToolOutcome.error(_unmade(on, "")))
         return None
 
-    def _refused(self, on: _Progress) -> Decision | None:
-        """Return the outcome of a call that cannot be made at all, None if it can."""
+    def _refusal(self, on: _Progress) -> str | None:
+        """Return why a call cannot be made at all, None if it can."""
         call = on.call
         if on.recorded.is_cut and not is_interrupted(on.recorded):
-            message = "the reply was cut off at its length limit, and arguments may be missing: the tool was not called"
-        elif MALFORMED in call.extra:
+            return "the reply was cut off at its length limit, and arguments may be missing: the tool was not called"
+        if MALFORMED in call.extra:
             text = msgspec.json.decode(call.extra[MALFORMED], type=str)
             shown = text if len(text) <= 200 else f"{text[:200]}…"
-            message = f"the arguments are not a JSON object, so the tool was not called: {shown}"
-        elif call.name not in self._offered:
-            message = no_such_tool(call.name, self._offered)
-        else:
-            return None
-        return Decision(outcome=ToolOutcome.error(message), failed=True, ending="not_called")
+            return f"the arguments are not a JSON object, so the tool was not called: {shown}"
+        return None if call.name in self._offered else no_such_tool(call.name, self._offered)
 
     async def _decided(self, on: _Progress, *, begins: bool) -> Decision | None:
+        refusal = self._refusal(on)
+        if refusal is not None and (not is_interrupted(on.recorded) or self._tools.is_built_in(on.call.name)):
+            return Decision(outcome=ToolOutcome.error(refusal), failed=True, ending="not_called")
         if not begins and not is_interrupted(on.recorded):
             return Decision(outcome=ToolOutcome.error(NOT_STARTED), ending="not_called")
         if self._tools.is_built_in(on.call.name):
@@ -235,12 +234,15 @@ class Execution:
             assert isinstance(begun_ms, int)
             self._tell(ToolInterrupted(call=on.call, begun_ms=begun_ms, is_claimed=claimed is not None))
         elif approval == "auto":
-            return Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
+            return _again(on, refusal) or Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
+        return await self._answered(on, refusal)
+
+    async def _answered(self, on: _Progress, refusal: str | None) -> Decision | None:
         match await self._asked(on.call):
             case None:
                 return None
             case True:
-                return Decision(approved="asked")
+                return _again(on, refusal) or Decision(approved="asked")
             case str(answer) if answer:
                 return Decision(outcome=ToolOutcome(content=(Text(text=answer),)), ending="answer")
             case _:
@@ -508,6 +510,14 @@ def _stopped(on: _Progress) -> ToolOutcome:
 def _result(call: ToolUse, outcome: ToolOutcome) -> ToolResult:
     result = ToolResult(tool_use_id=call.id, name=call.name, content=list(outcome.content))
     return msgspec.structs.replace(result, is_error=True) if outcome.is_error else result
+
+
+def _again(on: _Progress, refusal: str | None) -> Decision | None:
+    """Return what becomes of a call that was at work, and that cannot be made again; None if it can.
+
+    The attempt that was made stays the last one: it may have had effects.
+    """
+    return None if refusal is None else Decision(outcome=ToolOutcome.error(_unmade(on, refusal)), failed=True)
 
 
 def _unmade(on: _Progress, why: str) -> str:
