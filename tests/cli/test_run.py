@@ -379,7 +379,7 @@ def test_what_may_be_lost_only_where_it_is_said_names_the_option(turnlog: Comman
     """The line that is printed goes on, and the message has no argument of Python."""
     outcome = run(turnlog, "What is new?", "-b", "main", "-p", "kilo", "--search")
     assert (outcome.status, server.received) == (2, [])
-    assert "allow losses with --on-loss report; recorded up to " in outcome.stderr
+    assert "allow losses with --on-loss report; what came before is recorded, up to " in outcome.stderr
     assert outcome.stderr.endswith(": `turnlog run -c main --on-loss report` tries again\n")
     refused = run(turnlog, "And now?", "-c", "main", "--on-loss", "error")
     assert refused.stderr.endswith(": `turnlog run -c main` tries again\n")
@@ -396,7 +396,7 @@ def test_a_missing_key_is_said_before_anything_is_recorded(turnlog: Command) -> 
 
 
 def test_a_reader_that_has_gone_leaves_an_aborted_turn(turnlog: Command, server: WireServer) -> None:
-    """As with every other command there is no traceback; the exit status is 0."""
+    """As with every other command there is no traceback; but the model has not finished, which the status says."""
     server.answers.append(WIRE.reply("Hello."))
     reader, writer = os.pipe()
     os.close(reader)
@@ -409,7 +409,9 @@ def test_a_reader_that_has_gone_leaves_an_aborted_turn(turnlog: Command, server:
         check=False,
     )
     os.close(writer)
-    assert (done.returncode, done.stderr) == (0, b"")
+    line = f"what there was is recorded as {head(turnlog)}: `turnlog run -c main` goes on"
+    assert done.stderr.decode() == f"turnlog: stopped: whoever read the output has closed it; {line}\n"
+    assert done.returncode == 1
     with TurnLog.open(turnlog.url) as log:
         assert log.turn("main").meta.stop_reason == "aborted"
 

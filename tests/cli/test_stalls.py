@@ -98,7 +98,7 @@ def test_a_run_with_a_stubborn_server_is_stopped(
     assert (status, "its server does not answer" in written, psutil.pid_exists(server)) == (2, True, False), written
     own_postgres.go_on()
     with TurnLog.open(turnlog.url) as log:
-        assert written.count(f"recorded up to {log.turn('main').id}: ") == 1
+        assert written.count(f"what came before is recorded, up to {log.turn('main').id}: ") == 1
         assert log.turn("main").meta.role == "user"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from turnlog import ContentError, UnknownProviderError
-from turnlog.model import ContextWindow
 from turnlog.errors import MissingPackageError
+from turnlog.model import ContextWindow
 from turnlog.providers import get, names, registry
 from turnlog.providers.interface import Provider
 from turnlog.providers.registry import adapter_class

@@ -17,7 +17,7 @@ from turnlog.agent.start import last_turn, server_names
 from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
-from turnlog.cli.commands.run import report
+from turnlog.cli.commands.run import EXIT_STOPPED, report
 from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UntoldError, error_line
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.json_text import shortened
@@ -71,13 +71,14 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
             if session.at:
                 stop.add_note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
             raise
-        except BrokenPipeError:
-            raise
         except OSError as error:
             if not session.at:
                 raise
             abandon_output()
             where = f"what was said is recorded: `turnlog chat -c {session.place_to_type()}` goes on from there"
+            if isinstance(error, BrokenPipeError):
+                note(f"stopped: whoever read the output has closed it; {where}")
+                return EXIT_STOPPED
             raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
         finally:
             session.close()

@@ -112,15 +112,16 @@ def run(
                 raise
             lost = isinstance(error, UnsupportedContentError) and options.on_loss is None
             again = f"{_again(live.turn)}{' --on-loss report' if lost else ''}"
-            note(f"{error_said(error)}; recorded up to {live.turn.id}: `{again}` tries again")
+            note(f"{error_said(error)}; what came before is recorded, up to {live.turn.id}: `{again}` tries again")
             return EXIT_USAGE
-        except BrokenPipeError:
-            raise
         except OSError as error:
             if live.turn is None:
                 raise
             abandon_output()
             where = f"what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on"
+            if isinstance(error, BrokenPipeError):  # `turnlog run … | head`
+                note(f"stopped: whoever read the output has closed it; {where}")
+                return EXIT_STOPPED
             raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
     with telling(f"all that happened is recorded, up to {result.head.id}, but it could not be printed"):
         again = _again(result.head, "TEXT" if content is not None and not result.turns else "")
