@@ -121,6 +121,17 @@ def test_damage_never_raises_and_keeps_what_came(cases: Cases, broken: bytes) ->
         assert adapter.aggregate([*events[:middle], halved], model=model).stop_reason == "error", case["id"]
 
 
+def test_tokens_add_up_to_the_total_that_came_with_them(cases: Cases) -> None:
+    """Of each recorded reply that gives a total, whichever of its counts stand in others."""
+    for adapter, case in cases:
+        response = adapter.aggregate(_events(case), model=case["model"])
+        reported = json.loads(bytes(response.raw_usage or b"null")) or {}
+        total = reported.get("total_tokens") or reported.get("totalTokenCount")
+        if total:
+            assert response.usage is not None, case["id"]
+            assert response.usage.total_tokens == total, case["id"]
+
+
 @pytest.mark.timeout(300)
 def test_recorded_traffic_is_read_without_loss(shared: Path) -> None:
     """The check finds nothing but what is explained above."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from turnlog.model import CallError, Delta, Response, StopReason, ToolUse, Usage, normal_stop_reason
 from turnlog.providers.anthropic.blocks import ReplyBlock, block_delta, plain_step
@@ -25,6 +25,7 @@ from turnlog.providers.raw_json import (
     text_of,
 )
 from turnlog.providers.reader import EventReader, RawEvent, Sender
+from turnlog.providers.usage import count_of
 
 RETRYABLE_ERRORS = frozenset({"rate_limit_error", "timeout_error", "api_error", "overloaded_error"})
 """Types of errors after which the same request may succeed later (https://docs.anthropic.com/en/api/errors)."""
@@ -46,23 +47,12 @@ _BEGINNINGS: dict[str, Fields] = {
 """The block that a piece is of, where the event that began the block could not be read."""
 
 
-class _OutputDetails(Struct):
-    thinking_tokens: int | None = None
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    output_tokens_details: _OutputDetails | None = None
-
+_COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 _kind = msgspec.json.Decoder(str)
 _index = msgspec.json.Decoder(int | None)
 _object = msgspec.json.Decoder(Fields)
 _objects = msgspec.json.Decoder(list[Fields])
-_usage = msgspec.json.Decoder(_Usage)
 
 
 class Reader(EventReader):
@@ -182,7 +172,7 @@ class Reader(EventReader):
             provider=origin.provider,
             api=origin.api,
             raw_stop_reason=self._stop_reason or None,
-            usage=_normal_usage(self._usage),
+            usage=_tokens(self._usage),
             raw_usage=raw(self._usage) if self._usage else None,
             id=self._id or None,
             error=error,
@@ -195,20 +185,18 @@ def _normal(spelled: str, *, calls: bool) -> StopReason:
     return "tool_use" if calls and reason in (None, "stop") else reason or "stop"
 
 
-def _normal_usage(counts: Fields) -> Usage | None:
-    if not counts:
+def _tokens(usage: Fields) -> Usage | None:
+    """Return the usage. The API counts what is cached beside the input, thinking as output, and gives no total."""
+    counts = [count_of(usage.get(name)) for name in _COUNTS]
+    if all(count is None for count in counts):
         return None
-    try:
-        usage = _usage.decode(raw(counts))
-    except msgspec.ValidationError:
-        return None
-    output = usage.output_tokens or 0
-    details = usage.output_tokens_details
-    reasoning = min(details.thinking_tokens or 0, output) if details else 0
+    given, output, written, read = (count or 0 for count in counts)
+    details = fields_of(usage.get("output_tokens_details")) or {}
+    reasoning = min(count_of(details.get("thinking_tokens")) or 0, output)
     return Usage(
-        input_tokens=usage.input_tokens or 0,
+        input_tokens=given,
         output_tokens=output - reasoning,
-        cache_creation_input_tokens=usage.cache_creation_input_tokens or 0,
-        cache_read_input_tokens=usage.cache_read_input_tokens or 0,
+        cache_creation_input_tokens=written,
+        cache_read_input_tokens=read,
         reasoning_tokens=reasoning,
     )

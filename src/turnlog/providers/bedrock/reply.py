@@ -29,6 +29,7 @@ from turnlog.providers.raw_json import (
     text_of,
 )
 from turnlog.providers.reader import EventReader, RawEvent, Sender
+from turnlog.providers.usage import Counts, count_of, usage_of
 
 _STOP_REASONS: dict[str, StopReason] = {
     "guardrail_intervened": "refusal",
@@ -212,15 +213,17 @@ class Reader(EventReader):
         return ("tool_use" if stop == "stop" and calls else stop), None
 
 
-def _tokens(counts: Fields | None) -> Usage | None:
-    """Return usage. What was cached is beside the input; where the total says otherwise, it is a part of it."""
-    if counts is None:
+def _tokens(usage: Fields | None) -> Usage | None:
+    """Return the usage. The API counts what is cached beside the input, and reasoning as output."""
+    if usage is None:
         return None
-    names = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
-    given, output, read, written = (max(0, integer_of(counts.get(name)) or 0) for name in names)
-    total = integer_of(counts.get("totalTokens"))
-    if total is not None and total == given + output and read + written <= given:
-        given -= read + written
-    return Usage(
-        input_tokens=given, output_tokens=output, cache_creation_input_tokens=written, cache_read_input_tokens=read
+    return usage_of(
+        Counts(
+            prompt=count_of(usage.get("inputTokens")),
+            output=count_of(usage.get("outputTokens")),
+            read=count_of(usage.get("cacheReadInputTokens")),
+            written=count_of(usage.get("cacheWriteInputTokens")),
+            total=count_of(usage.get("totalTokens")),
+        ),
+        cached_beside=True,
     )

@@ -29,6 +29,7 @@ from turnlog.providers.extras import MESSAGE, Told, extras, native
 from turnlog.providers.raw_json import (
     NULL,
     Fields,
+    fields_of,
     further,
     is_null,
     minified,
@@ -38,6 +39,7 @@ from turnlog.providers.raw_json import (
     unreadable,
 )
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.providers.usage import Counts, count_of, usage_of
 from turnlog.providers.wire import said_by
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -69,19 +71,6 @@ _EVENTS = frozenset(
 )
 _REPLY_KEYS = frozenset({"type", "id", "index", "delta", "message", "finish_reason", "usage", "logprobs", "error"})
 _MESSAGE_KEYS = frozenset({"role", "content", "tool_plan", "tool_calls", "citations"})
-
-
-class _Counts(Struct):
-    """Tokens. The wire has them as floating-point numbers, at times."""
-
-    input_tokens: float | None = None
-    output_tokens: float | None = None
-
-
-class _UsageCounts(Struct):
-    billed_units: _Counts | None = None
-    tokens: _Counts | None = None
-    cached_tokens: float | None = None
 
 
 class _Cited(Struct):
@@ -291,7 +280,7 @@ class Reader(ReplyReader):
             provider=self.sender.provider,
             api=self.sender.api,
             raw_stop_reason=self._reason,
-            usage=None if self._usage is None else _tokens(self._usage),
+            usage=_tokens(fields_of(self._usage)),
             raw_usage=self._usage,
             id=self._id,
             error=error,
@@ -358,30 +347,23 @@ class Reader(ReplyReader):
         return ("tool_use" if stop == "stop" and self._calls else stop), None
 
 
-def _tokens(usage: Raw) -> Usage | None:
+def _tokens(usage: Fields | None) -> Usage | None:
     """Return what was billed: without the provider's own template, which its other counts and its cache include.
 
     Where that is not said, return all tokens, those that were read from the cache apart.
     """
-    try:
-        counts = _usage.decode(usage)
-    except msgspec.DecodeError:
+    if usage is None:
         return None
-    billed, counted = counts.billed_units, counts.tokens
-    if billed is not None and (billed.input_tokens, billed.output_tokens) != (None, None):
-        return Usage(input_tokens=int(billed.input_tokens or 0), output_tokens=int(billed.output_tokens or 0))
-    if counted is None:
-        return None
-    given = int(counted.input_tokens or 0)
-    cached = min(int(counts.cached_tokens or 0), given)
-    return Usage(
-        input_tokens=given - cached, output_tokens=int(counted.output_tokens or 0), cache_read_input_tokens=cached
-    )
+    billed, counted = (fields_of(usage.get(name)) or {} for name in ("billed_units", "tokens"))
+    given, output = count_of(billed.get("input_tokens")), count_of(billed.get("output_tokens"))
+    if (given, output) != (None, None):
+        return Usage(input_tokens=given or 0, output_tokens=output or 0)
+    given, output = count_of(counted.get("input_tokens")), count_of(counted.get("output_tokens"))
+    return usage_of(Counts(prompt=given, output=output, read=count_of(usage.get("cached_tokens"))))
 
 
 # JSON of the one shape that is read here. An event with another one is reported: something would be lost of it.
 
-_usage = msgspec.json.Decoder(_UsageCounts)
 _cited = msgspec.json.Decoder(_Cited)
 _a_text = msgspec.json.Decoder(str | None)
 _an_index = msgspec.json.Decoder(int | None)

@@ -33,6 +33,7 @@ from turnlog.providers.raw_json import (
     unreadable,
 )
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
+from turnlog.providers.usage import Counts, count_of, usage_of
 from turnlog.providers.wire import said_by, status_error, wait_said_by
 
 _CONTENT = frozenset({"parts", "role"})
@@ -72,19 +73,8 @@ _OF_PIECES = frozenset({"citationMetadata", "logprobsResult", "urlContextMetadat
 """Fields of a candidate that tell of a piece of it where they stand in a stream, in lists that nothing counts in."""
 
 
-class _Usage(Struct, frozen=True, rename="camel"):
-    prompt_token_count: int | None = None
-    cached_content_token_count: int | None = None
-    candidates_token_count: int | None = None
-    thoughts_token_count: int | None = None
-    tool_use_prompt_token_count: int | None = None
-
-
 class _Status(Struct, frozen=True):
     code: int = 0
-
-
-_usage = msgspec.json.Decoder(_Usage)
 
 
 class Reader(ReplyReader):
@@ -165,7 +155,7 @@ class Reader(ReplyReader):
             provider=self.sender.provider,
             api=self.sender.api,
             raw_stop_reason=main.finish or self._blocked,
-            usage=self._tokens(),
+            usage=_tokens(fields_of(self._usage)),
             raw_usage=self._usage,
             id=self._id,
             error=error,
@@ -187,20 +177,22 @@ class Reader(ReplyReader):
             return "error", CallError(message=message, retryable=main.finish in _MAY_PASS)
         return "tool_use" if stop_reason == "stop" and calls else stop_reason, None
 
-    def _tokens(self) -> Usage | None:
-        if self._usage is None:
-            return None
-        try:
-            counts = _usage.decode(self._usage)
-        except msgspec.DecodeError:
-            return None
-        cached = counts.cached_content_token_count or 0
-        return Usage(
-            input_tokens=max(0, (counts.prompt_token_count or 0) - cached) + (counts.tool_use_prompt_token_count or 0),
-            output_tokens=counts.candidates_token_count or 0,
-            cache_read_input_tokens=cached,
-            reasoning_tokens=counts.thoughts_token_count or 0,
-        )
+
+def _tokens(usage: Fields | None) -> Usage | None:
+    """Return the usage. The API counts cached tokens into the prompt; thoughts, and what tools read, stand beside."""
+    if usage is None:
+        return None
+    prompt, of_tools = count_of(usage.get("promptTokenCount")), count_of(usage.get("toolUsePromptTokenCount"))
+    return usage_of(
+        Counts(
+            prompt=prompt if of_tools is None else (prompt or 0) + of_tools,
+            output=count_of(usage.get("candidatesTokenCount")),
+            read=count_of(usage.get("cachedContentTokenCount")),
+            reasoning=count_of(usage.get("thoughtsTokenCount")),
+            total=count_of(usage.get("totalTokenCount")),
+        ),
+        reasoning_beside=True,
+    )
 
 
 def _replies(event: RawEvent) -> list[Fields]:

@@ -20,7 +20,7 @@ from turnlog.model import (
 )
 from turnlog.providers.openai_chat.folding import folded
 from turnlog.providers.openai_chat.message import MessageReader
-from turnlog.providers.openai_chat.usage import usage_of
+from turnlog.providers.openai_chat.usage import tokens_of, told_in
 from turnlog.providers.raw_json import (
     Fields,
     fields_of,
@@ -61,7 +61,7 @@ class Reader(EventReader):
         self._model = self._model or text_of(fields.get("model")) or ""
         self._extra |= {name: value for name, value in fields.items() if name not in _NOT_EXTRA and not is_null(value)}
         choices = objects_of(fields.get("choices"))
-        if not is_null(usage := fields.get("usage")):
+        if (usage := told_in(fields, choices or ())) is not None:
             self._usage = usage
             self._counted = self._counted or choices == []
         if choices is None and not is_null(fields.get("choices")):
@@ -99,7 +99,7 @@ class Reader(EventReader):
             provider=sender.provider,
             api=sender.api,
             raw_stop_reason=choice.finish_reason or None,
-            usage=None if self._usage is None else usage_of(self._usage),
+            usage=None if self._usage is None else tokens_of(self._usage),
             raw_usage=None if self._usage is None else minified(self._usage),
             id=self._id or None,
             error=error,

@@ -29,6 +29,7 @@ from turnlog.providers.extras import custom_input, says_nothing
 from turnlog.providers.openai_responses.items import REFUSAL, Owner, blocks_of
 from turnlog.providers.raw_json import Fields, fields_of, minified, objects_of, raw, text_of
 from turnlog.providers.reader import EventReader, RawEvent, Sender
+from turnlog.providers.usage import Counts, count_of, usage_of
 
 _NOTHING = Raw(b"")
 
@@ -293,7 +294,7 @@ class Reader(EventReader):
             api=self.sender.api,
             stop_reason=_stop_reason(status, reason, content, error),
             raw_stop_reason=None if self._end is None else (reason or status),
-            usage=_usage(usage),
+            usage=_tokens(fields_of(usage)),
             raw_usage=None if fields_of(usage) is None else usage,
             id=text_of(self._response.get("id")),
             error=error,
@@ -350,42 +351,21 @@ def _with_encrypted(item: Fields, encrypted: dict[bytes, Raw]) -> Fields:
     return item if content is None else item | {"encrypted_content": content}
 
 
-class _InputDetails(Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
-_usages = msgspec.json.Decoder(_Usage)
-
-
-def _usage(raw: Raw | None) -> Usage | None:
+def _tokens(usage: Fields | None) -> Usage | None:
     """Return the usage. The API counts cached tokens as input, and those of reasoning as output."""
-    if fields_of(raw) is None:
+    if usage is None:
         return None
-    try:
-        told = _usages.decode(raw or b"")
-    except msgspec.DecodeError:
-        return None
-    inside, outside = told.input_tokens_details or _InputDetails(), told.output_tokens_details or _OutputDetails()
-    read, written = inside.cached_tokens or 0, inside.cache_write_tokens or 0
-    reasoning = outside.reasoning_tokens or 0
-    return Usage(
-        input_tokens=max(0, (told.input_tokens or 0) - read - written),
-        output_tokens=max(0, (told.output_tokens or 0) - reasoning),
-        cache_creation_input_tokens=written,
-        cache_read_input_tokens=read,
-        reasoning_tokens=reasoning,
+    inside = fields_of(usage.get("input_tokens_details")) or {}
+    outside = fields_of(usage.get("output_tokens_details")) or {}
+    return usage_of(
+        Counts(
+            prompt=count_of(usage.get("input_tokens")),
+            output=count_of(usage.get("output_tokens")),
+            read=count_of(inside.get("cached_tokens")),
+            written=count_of(inside.get("cache_write_tokens")),
+            reasoning=count_of(outside.get("reasoning_tokens")),
+            total=count_of(usage.get("total_tokens")),
+        )
     )
 
 

@@ -197,11 +197,11 @@ def test_what_is_about_the_reply_is_kept() -> None:
             },
             Usage(input_tokens=1, output_tokens=2, cache_read_input_tokens=3, cache_creation_input_tokens=1),
         ),
-        ({"inputTokens": None, "outputTokens": "x"}, Usage()),
+        ({"inputTokens": None, "outputTokens": "x"}, None),
     ],
     ids=["plain", "beside", "within", "odd"],
 )
-def test_usage_adds_up(counts: dict[str, Any], usage: Usage) -> None:
+def test_usage_adds_up(counts: dict[str, Any], usage: Usage | None) -> None:
     """The total says whether what was cached is beside the input or a part of it."""
     response = add_up(START, ends(), event("metadata", usage=counts))
     assert response.usage == usage

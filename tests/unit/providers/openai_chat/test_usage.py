@@ -53,7 +53,7 @@ CASES: dict[str, tuple[str, Usage | None]] = {
         "prompt: 2168, completion: 100, total: 2268, cached: 2161, cache_write: 2161",
         Usage(output_tokens=100, cache_read_input_tokens=2161, cache_creation_input_tokens=7),
     ),
-    "odd": ("prompt: 1, completion: -1, cached: 5", Usage(cache_read_input_tokens=5)),
+    "odd": ("prompt: 1, completion: -1, cached: 5", Usage(input_tokens=1, cache_read_input_tokens=5)),
     "null": ("prompt: 3, completion: null", Usage(input_tokens=3)),
     "unreadable": ('prompt: "many"', None),
 }
@@ -84,3 +84,30 @@ def test_no_usage_is_none() -> None:
     """Where nothing was reported nothing is made up."""
     response = aggregate(chunk({"content": "a"}, "stop"))
     assert (response.usage, response.raw_usage) == (None, None)
+
+
+def test_last_count_of_a_stream_holds() -> None:
+    """Some endpoints count in every chunk, up to there: the counts are not added, and a null one is none."""
+    so_far = [{"prompt_tokens": 9, "completion_tokens": count, "total_tokens": 9 + count} for count in (0, 1, 2)]
+    pieces = [chunk({"content": "a"}, "stop" if count == 2 else None, usage=so_far[count]) for count in range(3)]
+    for end in ([], [chunk(usage=so_far[2])], [chunk(usage=None)]):
+        assert aggregate(*pieces, *end).usage == Usage(input_tokens=9, output_tokens=2)
+
+
+TOLD = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        chunk({}, "stop", x_groq={"id": "req_1", "usage": TOLD}),
+        chunk({}, "stop", usage=TOLD, x_groq={"id": "req_1", "usage": TOLD}),
+        json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop", "usage": TOLD}]}).encode(),
+    ],
+    ids=["of Groq", "of Groq, twice", "of a choice"],
+)
+def test_usage_may_stand_in_another_place(last: bytes) -> None:
+    """Groq and Moonshot have places of their own for what was not asked for; it counts once."""
+    response = aggregate(chunk({"content": "a"}), last)
+    assert response.usage == Usage(input_tokens=5, output_tokens=7)
+    assert json.loads(bytes(response.raw_usage or b"")) == TOLD
