@@ -19,6 +19,7 @@ from turnlog.providers.raw_json import (
     fields_of,
     further,
     is_null,
+    items_of,
     minified,
     raw,
     read_object,
@@ -48,6 +49,10 @@ _BEGINNINGS: dict[str, Fields] = {
 
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_UNCOUNTED = frozenset({"advisor_message", "compaction"})
+"""Iterations of a call whose tokens are billed, and are not in its own counts
+(https://platform.claude.com/docs/en/build-with-claude/compaction,
+https://platform.claude.com/docs/en/agents-and-tools/tool-use/advisor-tool)."""
 
 _kind = msgspec.json.Decoder(str)
 _index = msgspec.json.Decoder(int | None)
@@ -187,10 +192,12 @@ def _normal(spelled: str, *, calls: bool) -> StopReason:
 
 def _tokens(usage: Fields) -> Usage | None:
     """Return the usage. The API counts what is cached beside the input, thinking as output, and gives no total."""
-    counts = [count_of(usage.get(name)) for name in _COUNTS]
-    if all(count is None for count in counts):
+    iterations = (fields_of(iteration) or {} for iteration in items_of(usage.get("iterations")) or ())
+    told = [usage, *(each for each in iterations if text_of(each.get("type")) in _UNCOUNTED)]
+    counts = [[count_of(each.get(name)) for name in _COUNTS] for each in told]
+    if all(count is None for each in counts for count in each):
         return None
-    given, output, written, read = (count or 0 for count in counts)
+    given, output, written, read = (sum(count or 0 for count in column) for column in zip(*counts, strict=True))
     details = fields_of(usage.get("output_tokens_details")) or {}
     reasoning = min(count_of(details.get("thinking_tokens")) or 0, output)
     return Usage(

@@ -166,6 +166,23 @@ def test_usage_of_the_end_wins_over_that_of_the_beginning() -> None:
     assert json.loads(bytes(response.raw_usage or b"")) == began | counts
 
 
+def test_iterations_that_the_counts_leave_out_are_counted() -> None:
+    """Compacting the conversation and asking an advisor take tokens of their own; messages are in the counts."""
+    counts = dict[str, int]
+    iterations: list[dict[str, Any]] = [
+        {"type": "compaction"} | counts(input_tokens=100, output_tokens=30, cache_read_input_tokens=5000),
+        {"type": "message"} | counts(input_tokens=20, output_tokens=9),
+        {"type": "advisor_message", "model": "other"} | counts(input_tokens=40, output_tokens=8),
+        {"type": "message", "model": "declined"} | counts(input_tokens=7, output_tokens=0),
+        {"type": "fallback_message", "model": "m"} | counts(input_tokens=10, output_tokens=3),
+    ]
+    ended = {"input_tokens": 30, "output_tokens": 12, "output_tokens_details": {"thinking_tokens": 2}}
+    response = aggregate(start(usage={"input_tokens": 30}), *end(usage=ended | {"iterations": iterations}))
+    assert response.usage == Usage(
+        input_tokens=30 + 100 + 40, output_tokens=12 - 2 + 30 + 8, cache_read_input_tokens=5000, reasoning_tokens=2
+    )
+
+
 def test_usage_that_cannot_be_read_is_kept_raw() -> None:
     """No count is made up."""
     response = aggregate(start(usage={"input_tokens": "many"}), *end(usage={}))
