@@ -523,11 +523,16 @@ def test_models_of_an_endpoint_that_speaks_as_openai_does(name: str) -> None:
         (whole(b'{"error":{"message":"key-of-a-test is no key"}}', status=400), "answered 400: \u2026 is no key", 400),
         (whole(b"<html>"), "sent no list of models: check the base URL", None),
         (whole(b'{"models":7,"data":7,"modelSummaries":7}'), "sent no list of models: check the base URL", None),
+        (
+            whole(b'{"models":[{"nam":"x"}],"data":[{"nam":"x"}],"modelSummaries":[{"nam":"x"}]}'),
+            "sent no list of models: check the base URL",
+            None,
+        ),
         (whole(b""), "sent no list of models: check the base URL", None),
         (whole(b"[]"), "sent no list of models: check the base URL", None),
         (whole(b"{", status=500), "answered 500: {", 500),
     ],
-    ids=["refused", "html", "something else", "nothing", "a list", "broken"],
+    ids=["refused", "html", "something else", "no models", "nothing", "a list", "broken"],
 )
 def test_refused_list_of_models_is_an_error(adapter: Provider, answer: Answer, said: str, status: int | None) -> None:
     """A key that is no good, or an endpoint that is another's, is told in a line."""

@@ -44,7 +44,7 @@ class EventsAndErrors(EventBytes):
 
 
 class _Model(Struct, frozen=True, rename="camel"):
-    name: str = ""
+    name: str
     supported_generation_methods: list[str] | None = None
 
 
