@@ -179,6 +179,11 @@ def status_error(
     )
 
 
+def http_status(code: object) -> int | None:
+    """Return the code that an error names where it is an HTTP status (RFC 9110 §15); None for anything else."""
+    return code if type(code) is int and 100 <= code <= 599 else None
+
+
 def connect_s(connection: Connection) -> float:
     """Return how long to wait for a connection, in seconds."""
     return min(CONNECT_S, connection.timeout_s)

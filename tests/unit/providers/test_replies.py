@@ -290,6 +290,16 @@ def test_error_event_is_the_error_of_the_reply(wire: str, event: dict[str, Any],
     assert list(get(wire).deltas(said)) == []
 
 
+@pytest.mark.parametrize("code", [0, -1, 8, 1301, 1 << 63, 1 << 70, 429.5, True, "429", None])
+def test_code_that_is_no_http_status_is_not_told_as_one(code: object) -> None:
+    """Some endpoints have codes of their own, and a status of more than 64 bits is no JSON of ours."""
+    said = json.dumps({"error": {"message": "no", "code": code}}).encode()
+    for wire, line in (("openai_chat", "openai reported an error: no"), ("gemini", "gemini broke off: no")):
+        error = get(wire).aggregate([said], model="m").error
+        assert error is not None
+        assert (error.line(), error.status) == (line, None), wire
+
+
 @pytest.mark.parametrize("wire", MADE)
 def test_stream_without_its_end_is_an_error_that_keeps_what_came(wire: str) -> None:
     """Cut behind each of its events, and before all of them, it is of the model that was asked."""

@@ -6,10 +6,10 @@ Both are read in one way: the events of a stream are replies that hold pieces, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from turnlog.errors import ContentError, ProviderError
 from turnlog.model import Block, CallError, Delta, Native, Response, StopReason, Text, ToolUse, Usage
@@ -34,7 +34,7 @@ from turnlog.providers.raw_json import (
 )
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.usage import Counts, count_of, usage_of
-from turnlog.providers.wire import said_by, status_error, wait_said_by
+from turnlog.providers.wire import http_status, said_by, status_error, wait_said_by
 
 _CONTENT = frozenset({"parts", "role"})
 """The fields of a content that are read."""
@@ -71,10 +71,6 @@ _MAY_PASS = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "OTHER",
 
 _OF_PIECES = frozenset({"citationMetadata", "logprobsResult", "urlContextMetadata"})
 """Fields of a candidate that tell of a piece of it where they stand in a stream, in lists that nothing counts in."""
-
-
-class _Status(Struct, frozen=True):
-    code: int = 0
 
 
 class Reader(ReplyReader):
@@ -205,13 +201,10 @@ def _replies(event: RawEvent) -> list[Fields]:
 def _failure(provider: str, error: Raw) -> ProviderError:
     """Return the error that an event tells (google.rpc.Status), with how long it asks to wait."""
     said: Any = msgspec.json.decode(error)
-    try:
-        status = msgspec.convert(said, _Status)
-    except msgspec.ValidationError:
-        status = _Status()
+    status = http_status(cast("dict[str, Any]", said).get("code")) if isinstance(said, dict) else None
     message = said_by({"error": said})
-    if status.code:
-        return status_error(provider, status.code, message, wait_said_by({"error": said}))
+    if status is not None:
+        return status_error(provider, status, message, wait_said_by({"error": said}))
     return ProviderError(f"{provider} broke off: {message}", provider=provider)
 
 
