@@ -40,6 +40,9 @@ _SAID = frozenset(
 _DERIVED = ("turn_search",)
 """Tables for searching, which say again what others say."""
 
+_ATTACHED = ("attachments", "content")
+"""The table and column with the bytes of attachments, which have base64 only where they are written as JSON."""
+
 
 class Bytes(Struct, frozen=True, kw_only=True):
     """Bytes where the database says that there is text or a number."""
@@ -51,7 +54,7 @@ class Bytes(Struct, frozen=True, kw_only=True):
         return self.base64
 
 
-Value = str | int | float | Bytes | Raw | None
+Value = str | int | float | bytes | Bytes | Raw | None
 """What a row has in a column. What is said in one is JSON of a string: as text it takes up to four times as much."""
 
 Row = dict[str, Value]
@@ -186,6 +189,9 @@ def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
         for values in cursor:
             row: Row = {}
             for column, value in zip(columns, values, strict=True):
+                if isinstance(value, bytes) and (name, column) == _ATTACHED and column in with_bytes:
+                    row[column] = value
+                    continue
                 row[column] = _value(value, is_text=column not in with_bytes, is_said=column in _SAID)
                 if isinstance(row[column], Bytes):
                     no_text.append((place, name, column))

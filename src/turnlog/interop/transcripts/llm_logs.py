@@ -99,6 +99,8 @@ class Reader:
     """The turn of what a model answered, by id of the call; and of others, by id of the message, part or thread."""
     used: dict[tuple[str, Value], int] = field(default_factory=dict[tuple[str, Value], int])
     """The first turn that has the content of a fragment or an attachment, by table and id."""
+    contents: dict[str, Raw] = field(default_factory=dict[str, Raw])
+    """The bytes of each attachment that a turn has, in base64, by its id: as they are in the turn."""
     has_messages: bool = False
     """Whether messages and parts were taken."""
 
@@ -196,7 +198,7 @@ class Reader:
         payload = fields(record.get("payload"))
         text = record.get("text")
         told = text if says(text) else None
-        attached = [_attached(raw) for raw in items(record.get("attachments"))]
+        attached = self.attached(items(record.get("attachments")))
         name = payload.get("name") or record.get("tool_name")
         id = text_of(payload.get("tool_call_id")) or text_of(payload.get("id")) or text_of(payload.get("call_id"))
         if kind in ("text", "reasoning"):
@@ -303,6 +305,8 @@ class Reader:
                     names.insert(0, row.get("id"))
                 turn = next((self.turns[name] for name in names if name is not None and name in self.turns), None)
                 used = self.used.get((table, row.get("id")))
+                if table == "attachments" and (content := self.contents.get(name_in(row.get("id")))) is not None:
+                    row["content"] = content  # the same, and held once
                 self._plain(table, stored, turn if used is None else used, () if used is None else [("content",)])
 
     def _plain(
@@ -343,6 +347,20 @@ class Reader:
             return row
         self.builder.problem(place, f"the attachment {id!r} is not in the database")
         return {"id": id}
+
+    def attached(self, raws: Sequence[Raw]) -> list[bytes]:
+        """Return attachments as documents, or as what each is where its bytes or their type are not there."""
+        blocks: list[bytes] = []
+        for raw in raws:
+            record: Fields = fields(raw)
+            id, media_type, data = (record.get(name) for name in ("id", "type", "content"))
+            if says(data) and is_text(id):
+                self.contents.setdefault(text_of(id) or "", data)
+            if says(media_type) and says(data):
+                blocks.append(document_block(media_type, data))
+            else:
+                blocks.append(native_block(PROVIDER, Raw(_encoder.encode({"attachment": raw}))))
+        return blocks
 
 
 @dataclass(kw_only=True, slots=True)
@@ -417,7 +435,7 @@ class _Response:
         if call is not None:
             self.calls.remove(call)
             id = call[0]
-        blocks = [_attached(raw) for raw in items(row.get("attachments"))]
+        blocks = reader.attached(items(row.get("attachments")))
         failed = text_of(row.get("exception")) is not None
         block = _result(row.get("output"), blocks, id=id, name=row.get("name"), failed=failed)
         self._piece(given, "tool_results", turn, [block], ["output", "attachments"])
@@ -442,7 +460,7 @@ class _Response:
             elif name == "texts":
                 blocks += [text_block(text) for text in items(value)]
             elif name == "attachments":
-                blocks += [_attached(raw) for raw in items(value)]
+                blocks += self.reader.attached(items(value))
         self._piece(given, kind, turn, blocks, moved)
 
     def _piece(self, given: Given, kind: str, turn: int, blocks: Sequence[bytes], moved: Sequence[str]) -> None:
@@ -512,12 +530,3 @@ def _result(output: Raw | None, attached: Sequence[bytes], *, id: str | None, na
     said = [] if text in ("", Raw(b'""')) else [Raw(text_block(text))]
     content = [*said, *map(Raw, attached)] if attached else text
     return tool_result_block(content, id=id, name=name if name_of(name) else None, is_error=failed)
-
-
-def _attached(raw: Raw) -> bytes:
-    """Return an attachment as a document, or as what it is where its bytes or their type are not there."""
-    record: Fields = fields(raw)
-    media_type, data = record.get("type"), record.get("content")
-    if says(media_type) and says(data):
-        return document_block(media_type, data)
-    return native_block(PROVIDER, Raw(_encoder.encode({"attachment": raw})))
