@@ -39,6 +39,7 @@ from turnlog.providers.wire import (
     connect_s,
     connection_error,
     events_in,
+    is_event_stream,
     no_models,
     pause_s,
     said_by,
@@ -166,7 +167,7 @@ class HttpClient(ABC):
 def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generator[Iterator[RawEvent], None, None]:
     """Send a body and give an iterator over the raw events of the reply.
 
-    A reply that is JSON, whether a stream was asked for or not, is one event.
+    A reply that is not streamed, whether that was asked for or not, is one event.
 
     Raises:
         ProviderError: the provider refused, or cannot be reached; also while iterating, where the reply breaks off.
@@ -181,7 +182,7 @@ def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generat
                 response = _sent(client, adapter, call, connection)
         assert response is not None
         cutter = without_page(response, call.events(), adapter, connection)
-        events = events_of(response, cutter, is_whole(response), converted(adapter, connection))
+        events = events_of(response, cutter, converted(adapter, connection))
         with closing(response), closing(events):
             yield events
 
@@ -198,7 +199,7 @@ async def aopen_stream(
                 response = await _asent(client, adapter, call, connection)
         assert response is not None
         cutter = without_page(response, call.events(), adapter, connection)
-        events = aevents_of(response, cutter, is_whole(response), converted(adapter, connection))
+        events = aevents_of(response, cutter, converted(adapter, connection))
         async with aclosing(response), aclosing(events):
             yield events
 
@@ -267,18 +268,19 @@ def _request(
 
 
 def events_of(
-    response: httpx2.Response, cutter: EventCutter, is_whole: bool, errors: AbstractContextManager[None]
+    response: httpx2.Response, cutter: EventCutter, errors: AbstractContextManager[None]
 ) -> Generator[RawEvent, None, None]:
     """Iterate over the raw events of a response; a whole one is one event, or none where it is empty.
+
+    Whether it is a stream is what its body says: headers are missing, or say something else, where a proxy made them.
 
     Args:
         response: the response, read or not.
         cutter: what cuts a stream into its events.
-        is_whole: whether the response is no stream.
         errors: what is entered while reading, to convert errors.
     """
     with errors:
-        if is_whole:
+        if _is_whole(response):
             response.read()
             yield from _in_whole(response, cutter)
         else:
@@ -286,11 +288,11 @@ def events_of(
 
 
 async def aevents_of(
-    response: httpx2.Response, cutter: EventCutter, is_whole: bool, errors: AbstractContextManager[None]
+    response: httpx2.Response, cutter: EventCutter, errors: AbstractContextManager[None]
 ) -> AsyncGenerator[RawEvent, None]:
     """Do the same for asyncio."""
     with errors:
-        if is_whole:
+        if _is_whole(response):
             await response.aread()
             for event in _in_whole(response, cutter):
                 yield event
@@ -299,7 +301,14 @@ async def aevents_of(
                 yield event
 
 
+def _is_whole(response: httpx2.Response) -> bool:
+    """Return whether a response is read whole before it is looked at: it was read already, or says that it is JSON."""
+    return response.is_closed or media_type(response) == "application/json"
+
+
 def _in_whole(response: httpx2.Response, cutter: EventCutter) -> list[RawEvent]:
+    if is_event_stream(response.content):
+        return list(events_in([response.content], cutter))
     if isinstance(cutter, NoPage):
         cutter.check(response.content)
     return [response.content] if response.content else []
@@ -340,11 +349,6 @@ def without_page(response: httpx2.Response, cutter: EventCutter, adapter: str, c
         return cutter
     said = f"{connection.who or adapter} answered with a web page, and not with a reply: check the base URL"
     return NoPage(cutter, ProviderError(said, provider=adapter, status=response.status_code))
-
-
-def is_whole(response: httpx2.Response) -> bool:
-    """Return whether a reply is one piece: it was read already, or is JSON although a stream was asked for."""
-    return response.is_closed or media_type(response) == "application/json"
 
 
 def media_type(response: httpx2.Response) -> str:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tenacity import AsyncRetrying, Retrying
 
@@ -22,9 +22,6 @@ from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
 from turnlog.providers.proxies import check_proxies
 from turnlog.providers.sending import sent, told_how_far
 from turnlog.providers.wire import EventBytes, EventCutter, sendable_key
-
-if TYPE_CHECKING:
-    import httpx2
 
 
 class SdkClient(ABC):
@@ -79,7 +76,7 @@ class SdkClient(ABC):
             ask = partial(client.post, **asked, stream_cls=self._sdk().Stream[object])
             response = self._tried(adapter, connection, ask)
             cutter = http.without_page(response, self.events(), adapter, connection)
-            events = http.events_of(response, cutter, self._is_whole(response), self._converted(adapter, connection))
+            events = http.events_of(response, cutter, self._converted(adapter, connection))
             with closing(response), closing(events):
                 yield events
 
@@ -96,7 +93,7 @@ class SdkClient(ABC):
                 with attempt, told_how_far(asked["content"]), self._converted(adapter, connection):
                     response = await client.post(**asked, stream_cls=self._sdk().AsyncStream[object])
             cutter = http.without_page(response, self.events(), adapter, connection)
-            events = http.aevents_of(response, cutter, self._is_whole(response), self._converted(adapter, connection))
+            events = http.aevents_of(response, cutter, self._converted(adapter, connection))
             async with aclosing(response), aclosing(events):
                 yield events
 
@@ -144,9 +141,6 @@ class SdkClient(ABC):
             "options": options,
             "stream": request.stream,
         }
-
-    def _is_whole(self, response: httpx2.Response) -> bool:
-        return http.is_whole(response)
 
     @contextmanager
     def _converted(self, adapter: str, connection: Connection) -> Generator[None]:

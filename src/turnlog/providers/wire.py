@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
@@ -55,8 +56,24 @@ class EventCutter(Protocol):
         ...
 
     def end(self) -> list[bytes]:
-        """Return what the stream ended in before it was an event: one or none."""
+        """Return the events that the stream ended in before it was known where they end."""
         ...
+
+
+_FIELDS = frozenset({b"", b"data", b"event", b"id", b"retry"})
+"""What a line of a stream has before its first colon: the name of a field, or nothing where it is a comment."""
+
+_json_begins = re.compile(rb"\s*(?:\{|\[\s*(?:[\[{\]]|$))")
+"""How JSON that stands between events begins. A bracket before something else may be that of a line of some log."""
+
+_json_strings = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+
+_stream_begins = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+
+
+def is_event_stream(body: bytes) -> bool:
+    """Return whether a body is a `text/event-stream`, as its first line has it: some are called JSON."""
+    return _stream_begins.match(body) is not None
 
 
 class EventBytes:
@@ -64,17 +81,26 @@ class EventBytes:
 
     Lines end with CR, LF or both, and with nothing else: U+2028, which many line readers take for an end, may stand in
     JSON as it is. Blank data, which some servers keep a connection open with, is no event here: no wire has one.
+
+    JSON that stands between events as it is, and not as the data of one, is an event too, up to the end of the line
+    that it ends in: servers write an error so that fail while they stream, and a whole reply that do not stream. So is
+    all of a body in which no line is one of a stream. Lines of either are joined as those of data are, with LF.
     """
 
     def __init__(self) -> None:
         """Begin with no bytes."""
         self._rest = bytearray()
         self._data: list[bytes] = []
+        self._json: list[bytes] = []
+        self._depth = 0
+        """How many brackets are open in the lines of JSON so far."""
+        self._other: list[bytes] | None = []
+        """All lines so far, until one of them is JSON or one of a stream."""
         self._after_cr = False
         self._first = True
 
     def add(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes; return the data of the events that end in them."""
+        """Take the next bytes; return the events that end in them."""
         if self._after_cr and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
@@ -90,28 +116,46 @@ class EventBytes:
             lines.append(last)
         else:
             self._rest += last
-        return [data for line in lines if (data := self._line(line.rstrip(b"\r\n"))) is not None]
+        return [event for line in lines for event in self._line(line.rstrip(b"\r\n"))]
 
     def end(self) -> list[bytes]:
-        """Return the data of an event that the stream ended in before its empty line: one or none."""
+        """Return the events that the stream ended in: data before its empty line, JSON, or what was no stream."""
         rest, self._rest = bytes(self._rest), bytearray()
-        if rest:
-            self._line(rest)
-        data = self._line(b"")
-        return [] if data is None else [data]
+        events = self._line(rest) if rest else []
+        other, self._other = b"\n".join(self._other or ()).strip(), None
+        return [*events, *self._end_of_data(), *self._end_of_json(), *([other] if other else [])]
 
-    def _line(self, line: bytes) -> bytes | None:
+    def _line(self, line: bytes) -> list[bytes]:
+        """Take a line; return the events that end with it, or before it."""
         if self._first:
             self._first = False
             line = line.removeprefix(b"\xef\xbb\xbf")
-        if not line:
-            event, self._data = b"\n".join(self._data), []
-            said = event.strip()
-            return DONE if said == DONE else event if said else None
         name, _, value = line.partition(b":")
-        if name == b"data":
-            self._data.append(value.removeprefix(b" "))
-        return None
+        if line and name in _FIELDS:
+            self._other = None
+            ended = self._end_of_json() if name else []
+            if name == b"data":
+                self._data.append(value.removeprefix(b" "))
+            return ended
+        if self._json or _json_begins.match(line):
+            self._other = None
+            ended = self._end_of_data()
+            self._json.append(line)
+            outside = _json_strings.sub(b"", line)
+            self._depth += sum(map(outside.count, (b"{", b"["))) - sum(map(outside.count, (b"}", b"]")))
+            return [*ended, *self._end_of_json()] if self._depth <= 0 else ended
+        if self._other is not None:
+            self._other.append(line)
+        return [] if line else self._end_of_data()
+
+    def _end_of_data(self) -> list[bytes]:
+        event, self._data = b"\n".join(self._data), []
+        said = event.strip()
+        return [DONE] if said == DONE else [event] if said else []
+
+    def _end_of_json(self) -> list[bytes]:
+        event, self._json, self._depth = b"\n".join(self._json).strip(), [], 0
+        return [event] if event else []
 
 
 def events_in(chunks: Iterable[bytes], parts: EventCutter | None = None) -> Iterator[bytes]:
@@ -293,6 +337,15 @@ def _said_in(body: Any) -> str:
             return ""
         case _:
             return str(body)
+
+
+def status_said_by(body: Any) -> int | None:
+    """Return the HTTP status in the body of an error, which one within a stream has there; None where it has none."""
+    whole: dict[str, Any] = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    inner = whole.get("error")
+    places = (cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}, whole)
+    codes = (http_status(place.get(name)) for place in places for name in ("code", "status"))
+    return next((code for code in codes if code is not None), None)
 
 
 def wait_said_by(body: Any) -> str | None:

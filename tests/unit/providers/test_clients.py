@@ -174,6 +174,66 @@ def test_json_to_a_request_for_a_stream_is_one_event(adapter: Provider, call: Ca
     assert reply.response == adapter.aggregate([text], model=MODELS[adapter.name])
 
 
+SSE = [name for name in names() if name != "bedrock"]
+"""The wires whose streams are lines of text."""
+
+
+@pytest.mark.parametrize("name", SSE)
+@pytest.mark.parametrize("streams", [True, False], ids=["stream asked", "whole asked"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/problem+json", "text/event-stream", None])
+def test_whole_reply_of_any_media_type_is_one_event(name: str, streams: bool, kind: str | None) -> None:
+    """What it is called does not count: it was paid for."""
+    adapter = get(name)
+    text = (_case(adapter) / "whole.json").read_bytes().strip()
+    answer = Answer(headers={} if kind is None else {"content-type": kind}, chunks=[text])
+    for call in (_sync, _async):
+        with WireServer(answer) as server:
+            reply = call(adapter, _request(adapter, streams=streams), _connection(server))
+        assert reply.events == (text,)
+        assert reply.response == adapter.aggregate([text], model=MODELS[name])
+
+
+@pytest.mark.parametrize("name", SSE)
+@pytest.mark.parametrize("streams", [True, False], ids=["stream asked", "whole asked"])
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "text/event-stream", None])
+def test_stream_of_any_media_type_is_its_events(name: str, streams: bool, kind: str | None) -> None:
+    """Also where none was asked for."""
+    adapter = get(name)
+    answer = replace(_stream(adapter), headers={} if kind is None else {"content-type": kind})
+    for call in (_sync, _async):
+        with WireServer(answer) as server:
+            reply = call(adapter, _request(adapter, streams=streams), _connection(server))
+        assert list(reply.events) == list(events_of(_case(adapter)))
+        assert reply.response.error is None
+
+
+@pytest.mark.parametrize("name", SSE)
+@pytest.mark.parametrize("ends", [{}, {"cut": True}], ids=["end", "cut"])
+def test_error_between_events_is_told(name: str, call: Call, ends: dict[str, bool]) -> None:
+    """Servers that fail while they stream write it as a line of JSON, which is no data. The same call helps no more."""
+    adapter = get(name)
+    first, *_ = events_of(_case(adapter))
+    error = b'{"error":{"code":400,"message":"context window exceeded","type":"invalid_request_error"}}'
+    answer = _stream(adapter, [first])
+    answer = replace(answer, chunks=[*answer.chunks[:1], error + b"\n\n"], **ends)
+    with WireServer(answer) as server:
+        reply = call(adapter, _request(adapter), _connection(server))
+    assert reply.events == (first, error)
+    told = _error(reply)
+    if not ends:
+        assert ("context window exceeded" in told.message, told.retryable) == (True, False)
+
+
+@pytest.mark.parametrize("name", SSE)
+def test_body_that_is_no_reply_is_kept(name: str, call: Call) -> None:
+    """The error says how it begins."""
+    adapter = get(name)
+    with WireServer(Answer(headers={"content-type": "text/plain"}, chunks=[b"upstream is away\n"])) as server:
+        reply = call(adapter, _request(adapter), _connection(server))
+    assert reply.events == (b"upstream is away",)
+    assert "sent an event that cannot be read: 'upstream is away'" in _error(reply).message
+
+
 def test_key_of_another_provider_never_goes_to_this_one(adapter: Provider, call: Call) -> None:
     """An adapter under another name has no endpoint of its own: without a base URL nothing is sent."""
     other = type(adapter)(provider="other")
@@ -347,7 +407,7 @@ def test_a_web_page_is_no_reply(adapter: Provider, call: Call, streams: bool) ->
     assert (error.message, error.retryable) == (f"{_who(adapter, server)} {told}", False)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name not in ("anthropic", "bedrock")])
+@pytest.mark.parametrize("name", SSE)
 def test_a_stream_that_is_called_a_page_is_read(name: str, call: Call) -> None:
     """Servers are there that do not set their media type."""
     adapter = get(name)

@@ -26,6 +26,7 @@ from turnlog.providers.wire import (
     events_in,
     said_by,
     status_error,
+    status_said_by,
 )
 
 # Server-sent events
@@ -81,6 +82,60 @@ def test_event_that_the_stream_ends_in_is_one_too(rest: bytes) -> None:
     assert _read(b"data: a\n\n" + rest) == [b"a", b"b"]
 
 
+_PRETTY = b'{\n "error": {\n  "message": "\\"}]: no\\\\"\n },\n\n "n": []\n}'
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b'data: a\n\n{"n":1}\n\ndata: b\n\n', [b"a", b'{"n":1}', b"b"]),
+        (b'data: a\n{"n":1}\ndata: b\n\n', [b"a", b'{"n":1}', b"b"]),
+        (b'event: error\n{"n":1}\n: note\nid: 1\ndata: b\n\n', [b'{"n":1}', b"b"]),
+        (b'data: a\n\n{"n":1}', [b"a", b'{"n":1}']),
+        (b"data: a\n\n" + _PRETTY, [b"a", _PRETTY]),
+        (b"data: a\n\n" + _PRETTY + b"\n\ndata: b\n\n", [b"a", _PRETTY, b"b"]),
+        (b"\n  " + _PRETTY + b"\n", [_PRETTY]),
+        (b"\xef\xbb\xbf" + _PRETTY, [_PRETTY]),
+        (b'{"n":1}\n{"n":2}\n', [b'{"n":1}', b'{"n":2}']),
+        (b'[{"n":1}\n,\n{"n":2}]', [b'[{"n":1}\n,\n{"n":2}]']),
+        (b'[\n{"n":1}\n]\n', [b'[\n{"n":1}\n]']),
+        (b"[]", [b"[]"]),
+        (b'data: a\n\n{"n":\ndata: b\n\n', [b"a", b'{"n":', b"b"]),
+        (b'data: a\n\n{"n":\n: note\n1}\n', [b"a", b'{"n":\n1}']),
+        (b"[INFO] read\ndata: a\n\n[DONE]\n\n", [b"a"]),
+    ],
+)
+def test_json_between_events_is_an_event_too(stream: bytes, events: list[bytes]) -> None:
+    """Up to its end, or to the next line of the stream. What else is in brackets, as the lines of a log, is none."""
+    assert _read(stream) == events
+    assert _read(*(bytes([byte]) for byte in stream)) == events
+
+
+def test_json_between_events_is_there_with_its_line() -> None:
+    """A server that fails may say nothing more and keep the connection open, or break it off."""
+
+    def chunks() -> Iterable[bytes]:
+        yield b'data: a\n\n{"n":1}\n'
+        raise ConnectionResetError
+
+    events = events_in(chunks())
+    assert [next(events), next(events)] == [b"a", b'{"n":1}']
+
+
+@pytest.mark.parametrize(
+    ("body", "events"),
+    [
+        (b"hello\n\nyou: there\n", [b"hello\n\nyou: there"]),
+        (b"hello\ndata: a\n\nbye\n", [b"a"]),
+        (b'hello\n{"n":1}\nbye\n', [b'{"n":1}']),
+        (b"\n \n", []),
+    ],
+)
+def test_body_that_is_no_stream_is_one_event(body: bytes, events: list[bytes]) -> None:
+    """Whoever reads it says so. In a stream such lines are passed over."""
+    assert _read(body) == events
+
+
 @pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data: [DONE]", b"data:  [DONE] \n\n"])
 def test_done_is_no_event(end: bytes) -> None:
     """The mark that ends streams of Chat Completions is not JSON, and no event."""
@@ -98,7 +153,22 @@ def test_nothing_is_read_after_done() -> None:
 
 
 _LINES = st.lists(
-    st.sampled_from([b"data: a", b"data:b", b"data", b"", b"", b": c", b"event: e", b"data: \xe2\x80\xa8", b"id"]),
+    st.sampled_from(
+        [
+            b"data: a",
+            b"data:b",
+            b"data",
+            b"",
+            b"",
+            b": c",
+            b"event: e",
+            b"data: \xe2\x80\xa8",
+            b"id",
+            b'{"a":',
+            b"1}",
+            b"x",
+        ]
+    ),
     max_size=12,
 )
 
@@ -254,6 +324,24 @@ def test_certificate_that_is_not_trusted_is_not_asked_again(code: int, hint: str
         f"p cannot be reached: its certificate is not trusted: it is odd{hint}",
         False,
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"error": {"code": 400, "status": "INVALID_ARGUMENT"}}, 400),
+        ({"error": {"code": "no", "status": 503}}, 503),
+        ({"code": 429}, 429),
+        ({"status": 500}, 500),
+        ({"error": {"code": True}}, None),
+        ({"error": "400"}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_status_is_found_in_the_body_of_an_error(body: Any, status: int | None) -> None:
+    """As an error within a stream has it."""
+    assert status_said_by(body) == status
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
 from turnlog.model.json_text import UNREADABLE
-from turnlog.providers.http import media_type, timeouts
+from turnlog.providers.http import timeouts
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
 from turnlog.providers.raw_json import read_object, text_of
 from turnlog.providers.sdk import SdkClient
 from turnlog.providers.wire import DONE, EventBytes, no_models
-
-if TYPE_CHECKING:
-    import httpx2
 
 SAMPLING_VERSION = "2023-06-01"
 """The last API version that has `temperature`, `top_p` and `top_k`; later ones refuse a request with any of them
@@ -62,11 +59,6 @@ class AnthropicClient(SdkClient):
         sampled = said.keys() & {"temperature", "top_p", "top_k"}
         headers = {"anthropic-version": SAMPLING_VERSION} if sampled else {}
         return {"headers": headers, "timeout": timeouts(connection)}
-
-    def _is_whole(self, response: httpx2.Response) -> bool:
-        """Return whether a reply is no stream: it says so, or none was asked for and it does not say."""
-        kind = media_type(response)
-        return kind != "text/event-stream" and (bool(kind) or response.is_closed)
 
     def list_models(self, adapter: str, connection: Connection) -> list[str]:
         """Ask the endpoint for its models, all pages of them: see `SdkClient.list_models`."""

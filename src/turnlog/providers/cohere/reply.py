@@ -40,7 +40,7 @@ from turnlog.providers.raw_json import (
 )
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.usage import Counts, count_of, usage_of
-from turnlog.providers.wire import said_by
+from turnlog.providers.wire import RETRYABLE_STATUS, said_by, status_said_by
 
 _STOP_REASONS: dict[str, StopReason] = {
     "COMPLETE": "stop",
@@ -169,6 +169,8 @@ class Reader(ReplyReader):
         self._ended = False
         self._unreadable: str | None = None
         self._said: str | None = None
+        self._status: int | None = None
+        """The HTTP status that the error has, if it is one."""
 
     def add(self, event: RawEvent) -> list[Delta]:
         """Take the next event; text, thinking, the tool plan and tool calls are shown as they come."""
@@ -200,7 +202,7 @@ class Reader(ReplyReader):
                 self._logprobs += _items(fields.get("logprobs"))
                 self._message(_fields(fields["message"]), shown)
             case "" | "error":
-                self._said = self._said or said_by(msgspec.json.decode(event))
+                self._fail(msgspec.json.decode(event))
             case _:
                 pass  # the end of a part, or of a type that is not known here
 
@@ -252,7 +254,7 @@ class Reader(ReplyReader):
         usage = fields.get("usage", NULL)
         self._usage = None if is_null(usage) else minified(usage)
         if not is_null(error := fields.get("error", NULL)):
-            self._said = said_by(msgspec.json.decode(error))
+            self._fail(msgspec.json.decode(error))
         self._extra |= _kept(fields, _REPLY_KEYS)
 
     # What was read
@@ -331,13 +333,20 @@ class Reader(ReplyReader):
             (of_nothing if place is None else of_parts[place]).append(citation)
         return of_parts, of_plan, of_nothing
 
+    def _fail(self, body: object) -> None:
+        """Note an error. The first one counts: later ones follow from it."""
+        if self._said is None:
+            self._said, self._status = said_by(body), status_said_by(body)
+
     def _ending(self) -> tuple[StopReason, CallError | None]:
         """Return why the model stopped, and what went wrong."""
         provider = self.sender.provider
         if self._unreadable is not None:
             return "error", CallError(message=self._unreadable, retryable=True)
         if self._said is not None:
-            return "error", CallError(message=f"{provider} broke off: {self._said}", retryable=True)
+            may_pass = self._status is None or self._status in RETRYABLE_STATUS
+            message = f"{provider} broke off: {self._said}"
+            return "error", CallError(message=message, retryable=may_pass, status=self._status)
         if not self._ended:
             return "error", CallError(message=f"the stream of {provider} ended without its message-end", retryable=True)
         reason = self._reason or "COMPLETE"

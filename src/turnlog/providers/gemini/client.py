@@ -1,4 +1,4 @@
-"""The network of the adapter: addresses, the header of the key, and what stands between events (Gemini API, v1beta)."""
+"""The network of the adapter: addresses, and the header of the key (Gemini API, v1beta)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from msgspec import Struct
 from turnlog.errors import ProviderError
 from turnlog.providers.http import HttpClient, Page
 from turnlog.providers.interface import Connection, PreparedRequest
-from turnlog.providers.wire import EventBytes
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 
@@ -19,28 +18,6 @@ _WITH_COLLECTION = ("models/", "tunedModels/")
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._~:@+=,-]+"
 _path = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})*")
 """What can stand in a path as it is (RFC 3986 §3.3), and does not lead elsewhere."""
-
-
-class EventsAndErrors(EventBytes):
-    """Cuts out events, and errors as well, which the API puts between events as they are."""
-
-    def __init__(self) -> None:
-        """Begin with no bytes."""
-        super().__init__()
-        self._stray: list[bytes] = []
-
-    def _line(self, line: bytes) -> bytes | None:
-        name = line.partition(b":")[0]
-        if line and name not in (b"", b"data", b"event", b"id", b"retry") and (self._stray or line[:1] in b"{["):
-            self._stray.append(line)
-            return None
-        return super()._line(line)
-
-    def end(self) -> list[bytes]:
-        """Return what is left at the end."""
-        rest = super().end()
-        stray, self._stray = b"\n".join(self._stray), []
-        return [*rest, stray] if stray else rest
 
 
 class _Model(Struct, frozen=True, rename="camel"):
@@ -57,7 +34,6 @@ class GeminiClient(HttpClient):
     """The network of the Gemini API: see `HttpClient`."""
 
     key_header: ClassVar[tuple[str, str]] = ("x-goog-api-key", "")
-    events = EventsAndErrors
 
     def _url(self, adapter: str, request: PreparedRequest, connection: Connection) -> str:
         model = request.model

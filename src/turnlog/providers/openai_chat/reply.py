@@ -33,7 +33,7 @@ from turnlog.providers.raw_json import (
     text_of,
 )
 from turnlog.providers.reader import EventReader, RawEvent, Sender
-from turnlog.providers.wire import RETRYABLE_STATUS, http_status, said_by
+from turnlog.providers.wire import RETRYABLE_STATUS, said_by, status_said_by
 
 _NOT_EXTRA = {"id", "model", "object", "choices", "usage", "error", "obfuscation"}
 """The fields of an event that the response has elsewhere, that tell chunks from replies, and that are mere padding."""
@@ -188,8 +188,7 @@ def _error_of(fields: Fields, provider: str) -> CallError | None:
         return None
     details = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     words = [str(details.get(name, "")).lower() for name in ("type", "code")]
-    codes = (http_status(details.get(name)) for name in ("code", "status"))
-    status = next((code for code in codes if code is not None), None)
+    status = status_said_by(details)
     said = said_by({"error": body})
     return CallError(
         message=f"{provider} reported an error: {said or 'it did not say which'}",
