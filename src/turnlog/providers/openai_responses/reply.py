@@ -27,6 +27,7 @@ from turnlog.model import (
 )
 from turnlog.providers.extras import custom_input, says_nothing
 from turnlog.providers.openai_responses.items import REFUSAL, Owner, blocks_of
+from turnlog.providers.openai_responses.pieces import Item, Items, Node
 from turnlog.providers.raw_json import Fields, fields_of, minified, objects_of, raw, text_of
 from turnlog.providers.reader import EventReader, RawEvent, Sender
 from turnlog.providers.usage import Counts, count_of, usage_of
@@ -134,38 +135,6 @@ _OF_THE_REQUEST = frozenset(
 """Fields of a response that repeat the request. The request is recorded, and so are the raw events."""
 
 
-class _Node:
-    """A JSON object that comes in pieces: an item, or a part of one."""
-
-    def __init__(self, fields: Fields) -> None:
-        self.fields = fields
-        self.texts: dict[str, list[str]] = {}
-        self.lists: dict[str, dict[int, _Node]] = {}
-
-    def part(self, name: str, index: int, kind: str) -> _Node:
-        """Return a part, which begins with nothing but its type where it was not announced."""
-        parts = self.lists.setdefault(name, {})
-        if index not in parts:
-            parts[index] = _Node({"type": raw(kind)})
-        return parts[index]
-
-    def is_now(self, fields: Fields) -> None:
-        """Take the object as told in one piece: pieces that came before are no more."""
-        self.fields = fields
-        self.texts.clear()
-        self.lists.clear()
-
-    def record(self) -> Fields:
-        """Return the object as far as it came."""
-        texts = {name: raw("".join(pieces)) for name, pieces in self.texts.items()}
-        lists = {name: raw([parts[index].record() for index in sorted(parts)]) for name, parts in self.lists.items()}
-        return self.fields | texts | lists
-
-
-class _Item(_Node):
-    whole = False
-
-
 class Reader(EventReader):
     """Reads one reply: the last time that the stream says something is what counts."""
 
@@ -175,7 +144,7 @@ class Reader(EventReader):
         """Begin with nothing."""
         super().__init__(sender)
         self._provider = sender.provider
-        self._items: dict[int, _Item] = {}
+        self._items = Items()
         self._response: Fields = {}
         self._end: str | None = None
 
@@ -219,7 +188,9 @@ class Reader(EventReader):
         elif name == "response.output_item":
             fields = fields_of(found.item)
             if fields is not None:
-                item = self._item(found, "")
+                id = found.item_id or text_of(fields.get("id")) or text_of(fields.get("call_id"))
+                type = text_of(fields.get("type")) or ""
+                item = self._items.item(found.output_index, id, type, begins=what == "added")
                 item.is_now(fields)
                 item.whole = what == "done"
         elif name in _PARTS:
@@ -232,7 +203,7 @@ class Reader(EventReader):
             self._add_text(_TEXTS[name], what, found)
 
     def _add_text(self, place: _Place, what: str, found: _Event) -> None:
-        node: _Node = self._item(found, place.item)
+        node: Node = self._item(found, place.item)
         if place.parts:
             index = found.summary_index if place.parts == "summary" else found.content_index
             node = node.part(place.parts, index or 0, place.part)
@@ -244,11 +215,8 @@ class Reader(EventReader):
         elif what == "done":
             node.texts[place.key] = [text]
 
-    def _item(self, found: _Event, kind: str) -> _Item:
-        index = found.output_index or 0
-        if index not in self._items:
-            self._items[index] = _Item({"type": raw(kind)} | ({"id": raw(found.item_id)} if found.item_id else {}))
-        return self._items[index]
+    def _item(self, found: _Event, kind: str) -> Item:
+        return self._items.item(found.output_index, found.item_id, kind)
 
     # Errors
 
@@ -315,7 +283,7 @@ class Reader(EventReader):
 
     def _output(self) -> list[tuple[Fields, bool]]:
         """Return the output items, and whether each came to its end."""
-        streamed = [(item.record(), item.whole) for _, item in sorted(self._items.items())]
+        streamed = [(item.record(), item.whole) for item in self._items]
         told = (objects_of(self._response.get("output")) or []) if self._end is not None else []
         if len(told) < len(streamed):
             return streamed

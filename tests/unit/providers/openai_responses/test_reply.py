@@ -234,6 +234,81 @@ def test_deltas_without_announcements_are_understood() -> None:
     assert (thinking.thinking, text.text, reply.stop_reason, reply.model) == ("Hm.", "Hello", "stop", "x")
 
 
+def _placeless(*output: dict[str, Any], but: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Return the events of a stream without the places of items, and without further fields, of events and of items."""
+    events: list[dict[str, Any]] = [json.loads(event) for event in streamed(*output)]
+    for event in events:
+        for name in ("output_index", *but):
+            event.pop(name, None)
+        if "item" in event:
+            event["item"] = {name: value for name, value in event["item"].items() if name not in but}
+    return events
+
+
+@pytest.mark.parametrize("but", [(), ("item_id", "id")], ids=["ids", "no ids"])
+@pytest.mark.parametrize("end", ["cut", "without output"])
+def test_items_without_their_places_are_told_apart(but: tuple[str, ...], end: str) -> None:
+    """By their ids, as llama.cpp's server has them, or else by when they are announced."""
+    output = [REASONING, said("One."), said("Two.") | {"id": "msg_2"}, called("f", '{"x":1}')]
+    events = _placeless(*output, but=but)
+    del events[-1]["response"]["output"]
+    reply = aggregate(*map(dumped, events[:-1] if end == "cut" else events))
+    texts = [getattr(block, "text", getattr(block, "thinking", None)) for block in reply.content[:3]]
+    assert texts == ["First.\n\nThen.", "One.", "Two."]
+    [call] = reply.content[3:]
+    assert isinstance(call, ToolUse)
+    assert (call.id, bytes(call.input)) == ("call_1", b'{"x":1}')
+    assert reply.stop_reason == ("error" if end == "cut" else "tool_use")
+
+
+def test_pieces_of_a_call_may_name_it_by_its_call_id() -> None:
+    """Where its item has no other id."""
+    item = {"type": "function_call", "call_id": "fc_1", "name": "f", "arguments": ""}
+    delta = {"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": '{"q":1}'}
+    other = {"type": "response.output_text.delta", "item_id": "m", "delta": "Hm."}
+    added = {"type": "response.output_item.added", "item": item}
+    call, text = aggregate(*map(dumped, (added, other, delta))).content
+    assert isinstance(call, ToolUse)
+    assert (call.id, bytes(call.input)) == ("fc_1", b'{"q":1}')
+    assert isinstance(text, Text)
+    assert text.text == "Hm."
+
+
+def test_items_may_have_their_places_in_some_events() -> None:
+    """An event that says the place of an item says where all of it belongs."""
+    events = [
+        {"type": "response.output_text.delta", "item_id": "b", "delta": "Two"},
+        {"type": "response.output_text.delta", "item_id": "a", "output_index": 0, "delta": "One."},
+        {"type": "response.output_text.delta", "item_id": "b", "output_index": 1, "delta": "."},
+    ]
+    texts = [block.text for block in aggregate(*map(dumped, events)).content if isinstance(block, Text)]
+    assert texts == ["One.", "Two."]
+
+
+def test_place_of_an_item_goes_before_its_id() -> None:
+    """Some endpoints call an item another thing in each event, and others call all of them the same."""
+    deltas = [(0, "a", "One"), (0, "b", "."), (1, "b", "Two"), (1, "b", ".")]
+    events = [
+        {"type": "response.output_text.delta", "output_index": index, "item_id": id, "delta": text}
+        for index, id, text in deltas
+    ]
+    texts = [block.text for block in aggregate(*map(dumped, events)).content if isinstance(block, Text)]
+    assert texts == ["One.", "Two."]
+
+
+def test_item_that_begins_is_none_that_came_to_its_end() -> None:
+    """Also where both are called the same, or nothing."""
+    for name in ({"id": "m"}, {}):
+        item = {"type": "message", "role": "assistant", **name}
+        events: list[dict[str, Any]] = []
+        for text in ("One.", "Two."):
+            content = [{"type": "output_text", "text": text}]
+            events.append({"type": "response.output_item.added", "item": item | {"content": []}})
+            events.append({"type": "response.output_item.done", "item": item | {"content": content}})
+        texts = [block.text for block in aggregate(*map(dumped, events)).content if isinstance(block, Text)]
+        assert texts == ["One.", "Two."]
+
+
 # Deltas
 
 
