@@ -25,11 +25,12 @@ from turnlog.agent.run_log import RunLog
 from turnlog.agent.target import Named, Target
 from turnlog.errors import ErasedSinceError
 from turnlog.model import CallError, ContextWindow, Delta, Options, Response, Tool, Usage
+from turnlog.model.api_keys import stands_out
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
 from turnlog.providers.tool_choice import unforced
 from turnlog.providers.wire import pause_s
 from turnlog.record.findings import marker
-from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN
+from turnlog.record.redaction import API_KEY
 from turnlog.store.telling import logger
 
 _log = logger("turnlog.runs")
@@ -224,7 +225,7 @@ def _shows(delta: Delta) -> bool:
 def _without_key(response: Response, key: str | None) -> Response:
     """Return a response whose error does not repeat the key: it is shown to people."""
     error = response.error
-    if error is None or key is None or len(key) < API_KEY_BYTES_MIN or key not in error.message:
+    if error is None or not stands_out(key) or key not in error.message:
         return response
     masked = msgspec.structs.replace(error, message=error.message.replace(key, marker(API_KEY)))
     return msgspec.structs.replace(response, error=masked)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 import msgspec
 
 from turnlog.errors import ProviderError
+from turnlog.model.api_keys import stands_out
 from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.raw_json import unreadable
 
@@ -311,8 +312,9 @@ def sendable_key(adapter: str, connection: Connection) -> str | None:
 
 
 def without_key(said: str, connection: Connection) -> str:
-    """Return what an endpoint said without the key: some repeat one that they refuse."""
-    return said.replace(connection.api_key, "…") if connection.api_key else said
+    """Return what an endpoint said without the key, if that stands out: some repeat one that they refuse."""
+    key = connection.api_key
+    return said.replace(key, "…") if stands_out(key) else said
 
 
 def said_by(body: Any) -> str:

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from turnlog.errors import RedactionError, SecretError
 from turnlog.model import CallError, TurnMeta
+from turnlog.model.api_keys import stands_out
 from turnlog.record.drafts import TurnDraft
 from turnlog.record.findings import HOOK_TIMEOUT_S, Found, Hook, Place, asked, cut_out, without
 from turnlog.record.long_texts import LONG_BYTES, Text, joined, utf8_text
@@ -36,9 +37,6 @@ SIGNATURE = "thinking-signature"
 
 API_KEY = "api-key"
 """What is counted where a reply repeats the key that its call was sent with."""
-
-API_KEY_BYTES_MIN = 8
-"""Shorter ones, as people give local servers, stand in any text."""
 
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,")
 _SMALL_CHARACTERS = 4096
@@ -78,13 +76,14 @@ class Redaction:
         """Return the hooks, and one more that finds a key wherever it stands, if one of these texts repeats it.
 
         Args:
-            key: the key that a provider was asked with. One of less than `API_KEY_BYTES_MIN` bytes is not looked for.
+            key: the key that a provider was asked with. One that does not stand out is not looked for.
             texts: all that is to be recorded.
         """
-        sought = (key or "").encode()
-        if key is None or len(sought) < API_KEY_BYTES_MIN or not any(sought in text for text in texts):
+        if not stands_out(key):
             return self
-
+        sought = key.encode()
+        if not any(sought in text for text in texts):
+            return self
         return Redaction((*self.hooks, _KeyHook(key)), timeout_s=self._timeout_s)
 
     def turn(self, draft: TurnDraft) -> TurnDraft:

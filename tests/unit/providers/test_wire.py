@@ -27,6 +27,7 @@ from turnlog.providers.wire import (
     said_by,
     status_error,
     status_said_by,
+    without_key,
 )
 
 # Server-sent events
@@ -221,6 +222,23 @@ def test_event_that_a_stream_ended_in_is_called_so() -> None:
 
 
 # Errors
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("sk-of-me", "no sk-of-ollama, ollama pull"),
+        ("of-ollama", "no sk-\u2026, ollama pull"),
+        ("f-ollama", "no sk-o\u2026, ollama pull"),
+        ("-ollama", "no sk-of-ollama, ollama pull"),
+        ("m", "no sk-of-ollama, ollama pull"),
+        ("", "no sk-of-ollama, ollama pull"),
+        (None, "no sk-of-ollama, ollama pull"),
+    ],
+)
+def test_key_is_not_repeated_but_where_it_may_be_any_word(key: str | None, said: str) -> None:
+    """People give local servers such keys as `ollama`: those are no secret, and stand in any text."""
+    assert without_key("no sk-of-ollama, ollama pull", Connection(api_key=key)) == said
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 425, 429, 500, 501, 502, 503, 504, 529])

@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from pydantic import BaseModel, JsonValue
 
+from turnlog.model.api_keys import stands_out
 from turnlog.record.findings import marker
-from turnlog.record.redaction import API_KEY, API_KEY_BYTES_MIN
+from turnlog.record.redaction import API_KEY
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -22,12 +23,12 @@ _MARKER = marker(API_KEY)
 class Keys:
     """The keys of a run.
 
-    Ones of less than `API_KEY_BYTES_MIN` characters are not looked for: they stand in any text.
+    Ones that do not stand out are not looked for: they stand in any text.
     """
 
     def __init__(self, keys: Iterable[str]) -> None:
         """Take the keys."""
-        long = {key for key in keys if len(key) >= API_KEY_BYTES_MIN}
+        long = set(filter(stands_out, keys))
         # The longest first: one may be the beginning of another.
         self._keys = sorted(long, key=lambda key: (-len(key), key))
         self._pattern = re.compile("|".join(map(re.escape, self._keys))) if self._keys else None

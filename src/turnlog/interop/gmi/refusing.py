@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from turnlog.errors import SecretError
 from turnlog.interop.gmi.naming import shortened
-from turnlog.record.redaction import API_KEY_BYTES_MIN
+from turnlog.model.api_keys import stands_out
 from turnlog.record.secrets import refuse_secrets
 
 _SAID = ("conversationHistoryForPrompt", "rollingSummary")
@@ -64,7 +64,7 @@ def refuse_keys(stored: Mapping[str, Any], keys: Iterable[str]) -> None:
     Raises:
         SecretError: names the place; the value is not repeated.
     """
-    long = [key for key in keys if len(key) >= API_KEY_BYTES_MIN]
+    long = list(filter(stands_out, keys))
     for place, text in _texts(stored, "input") if long else ():
         if any(key in text for key in long):
             raise _refused(place)

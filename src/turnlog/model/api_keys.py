@@ -1,0 +1,13 @@
+"""Keys of providers, where they are looked for in texts: in errors, replies and records."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+API_KEY_CHARACTERS_MIN = 8
+"""Shorter ones, as people give local servers, stand in any text."""
+
+
+def stands_out(key: str | None) -> TypeGuard[str]:
+    """Return whether there is a key that can be told from any other text, by its length."""
+    return key is not None and len(key) >= API_KEY_CHARACTERS_MIN
