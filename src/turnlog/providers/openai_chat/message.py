@@ -7,7 +7,7 @@ that is not known, or holds another type than it should, is kept as raw JSON tex
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -34,6 +34,20 @@ class _ThinkingPart(Struct, tag="thinking"):
 _part = msgspec.json.Decoder(_TextPart | _ThinkingPart)
 
 
+class _Run(Struct):
+    """Text, or thinking, of a content as it comes, until something else follows; a part can go on with the last one.
+
+    Attributes:
+        type: `text` or `thinking`.
+        pieces: the texts of it.
+        part: what the parts had beside their text.
+    """
+
+    type: Literal["text", "thinking"]
+    pieces: list[str] = []
+    part: Fields = {}
+
+
 class MessageReader:
     """Reads one message.
 
@@ -45,14 +59,13 @@ class MessageReader:
         """Begin with nothing. Where thinking goes back, it is kept with it which fields it came in."""
         self.refused = False
         self._thinking_goes_back = thinking_goes_back
-        self._text: list[str] = []
+        self._content: list[_Run | Raw] = []
+        """The content in the order in which it came; what is no text and no thinking as it is spelled."""
         self._refusal: list[str] = []
         self._transcript: list[str] = []
         self._thinking: list[str] = []
         self._sent_in: set[str] = set()
-        self._part: Fields = {}
         self._details: list[Raw] = []
-        self._natives: list[Raw] = []
         self._calls = Calls()
         self._further: dict[str, list[Raw]] = {}
 
@@ -64,14 +77,16 @@ class MessageReader:
             text = text_of(value)
             match name:
                 case "content" if text is not None:
-                    yield from _said(self._text, text)
+                    yield from self._text(text)
                 case "refusal" if text is not None:
                     self.refused = self.refused or bool(text)
                     yield from _said(self._refusal, text)
                 case "reasoning_content" | "reasoning" if text is not None:
                     # Some endpoints send the same thinking in both fields, the old one and the new.
                     repeated = name == "reasoning" and message.get("reasoning_content") == value
-                    yield from self._thought("" if repeated else text, name if text else None)
+                    if text:
+                        self._sent_in.add(name)
+                    yield from _said(self._thinking, "" if repeated else text, "thinking")
                 case "content" | "reasoning_details" if (items := items_of(value)) is not None:
                     yield from self._parts(items) if name == "content" else self._records(items, message)
                 case "tool_calls" if (calls := objects_of(value)) is not None:
@@ -83,10 +98,17 @@ class MessageReader:
                     if name == AUDIO and (audio := fields_of(value)):
                         yield from _said(self._transcript, text_of(audio.get("transcript")) or "")
 
-    def _thought(self, text: str, field: str | None) -> Iterator[Delta]:
-        if field is not None:
-            self._sent_in.add(field)
-        yield from _said(self._thinking, text, "thinking")
+    def _text(self, text: str) -> Iterator[Delta]:
+        if text:
+            yield from _said(self._run("text").pieces, text)
+
+    def _run(self, kind: Literal["text", "thinking"]) -> _Run:
+        """Return what the content ends with where it is of a type; else what begins behind it."""
+        last = self._content[-1] if self._content else None
+        if not isinstance(last, _Run) or last.type != kind:
+            last = _Run(kind)
+            self._content.append(last)
+        return last
 
     def _parts(self, parts: list[Raw]) -> Iterator[Delta]:
         """Take a content in parts, as some endpoints have it, thinking among them."""
@@ -94,13 +116,14 @@ class MessageReader:
             try:
                 known = _part.decode(part)
             except msgspec.ValidationError:
-                self._natives.append(part)
+                self._content.append(part)
                 continue
             if isinstance(known, _TextPart):
-                yield from _said(self._text, known.text)
+                yield from self._text(known.text)
                 continue
-            self._part |= further(fields_of(part) or {}, ("type", "thinking"))
-            yield from self._thought("".join(inner.text for inner in known.thinking), "content")
+            run = self._run("thinking")
+            run.part |= further(fields_of(part) or {}, ("type", "thinking"))
+            yield from _said(run.pieces, "".join(inner.text for inner in known.thinking), "thinking")
 
     def _records(self, records: list[Raw], message: Fields) -> Iterator[Delta]:
         """Take records of reasoning. Their text is most often in a field beside them too."""
@@ -108,36 +131,39 @@ class MessageReader:
         if not any(text_of(message.get(name)) for name in ("reasoning_content", "reasoning")):
             for record in records:
                 fields = fields_of(record) or {}
-                yield from self._thought(text_of(fields.get("text")) or text_of(fields.get("summary")) or "", None)
+                text = text_of(fields.get("text")) or text_of(fields.get("summary")) or ""
+                yield from _said(self._thinking, text, "thinking")
 
     def content(self, of: Mapping[str, Any]) -> tuple[list[Block], Fields]:
         """Return the content in the one order that a streamed reply and a whole one share, and what is of no block.
+
+        That is the order in which the content came, between the thinking of fields of its own and all else.
 
         Args:
             of: the provider, the api and the model that blocks which go back to them alone are of.
         """
         beside = folded(self._further)
         aside = {name: beside.pop(name) for name in _OF_PIECES if name in beside}
-        texts = [Text(text="".join(pieces)) for pieces in (self._text, self._refusal) if pieces]
+        blocks: list[Block] = [*self._thinking_in_fields(of), *self._in_content(of)]
+        if self._refusal:
+            blocks.append(Text(text="".join(self._refusal)))
         audio = fields_of(beside.get(AUDIO)) or {}
         if self._transcript:
             beside.pop(AUDIO, None)
-            texts.append(Text(text="".join(self._transcript), extra={AUDIO: raw(further(audio, ("transcript",)))}))
+            blocks.append(Text(text="".join(self._transcript), extra={AUDIO: raw(further(audio, ("transcript",)))}))
         elif AUDIO in beside and not any(text_of(value) for value in audio.values()):
             aside[AUDIO] = beside.pop(AUDIO)  # some endpoints have an empty one in each reply
-        if texts and ANNOTATIONS in beside:
-            texts[0] = msgspec.structs.replace(texts[0], extra=texts[0].extra | {ANNOTATIONS: beside.pop(ANNOTATIONS)})
-        blocks: list[Block] = [*self._thinking_blocks(of), *texts]
-        blocks += [Native(block=minified(part), **of) for part in self._natives]
         blocks += self._calls.blocks()
+        text = next((place for place, block in enumerate(blocks) if isinstance(block, Text)), None)
+        if text is not None and ANNOTATIONS in beside:
+            blocks[text] = _with(blocks[text], ANNOTATIONS, beside.pop(ANNOTATIONS))
         if not (beside and blocks):
             return blocks, aside | beside
-        place = next((place for place, block in enumerate(blocks) if isinstance(block, Text)), 0)
-        block = blocks[place]
-        blocks[place] = msgspec.structs.replace(block, extra=block.extra | {MESSAGE: raw(beside)})
+        place = text or 0
+        blocks[place] = _with(blocks[place], MESSAGE, raw(beside))
         return blocks, aside
 
-    def _thinking_blocks(self, of: Mapping[str, Any]) -> list[Thinking]:
+    def _thinking_in_fields(self, of: Mapping[str, Any]) -> list[Thinking]:
         if not (self._thinking or self._details):
             return []
         extra: Fields = {}
@@ -145,9 +171,25 @@ class MessageReader:
             extra[DETAILS] = raw(folded_details(self._details))
         if self._thinking_goes_back and self._sent_in:
             extra[SENT_IN] = raw([name for name in THINKING_FIELDS if name in self._sent_in])
-            if self._part:
-                extra[PART] = raw({name: minified(value) for name, value in self._part.items()})
         return [Thinking(thinking="".join(self._thinking), extra=extra, **of)]
+
+    def _in_content(self, of: Mapping[str, Any]) -> Iterator[Block]:
+        for run in self._content:
+            if not isinstance(run, _Run):
+                yield Native(block=minified(run), **of)
+            elif run.type == "text":
+                yield Text(text="".join(run.pieces))
+            elif run.pieces or run.part:
+                extra: Fields = {}
+                if self._thinking_goes_back:
+                    extra[SENT_IN] = raw(["content"])
+                    if run.part:
+                        extra[PART] = raw({name: minified(value) for name, value in run.part.items()})
+                yield Thinking(thinking="".join(run.pieces), extra=extra, **of)
+
+
+def _with(block: Block, name: str, value: Raw) -> Block:
+    return msgspec.structs.replace(block, extra=block.extra | {name: value})
 
 
 def _said(pieces: list[str], text: str, kind: str = "text") -> Iterator[Delta]:

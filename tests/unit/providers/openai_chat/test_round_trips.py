@@ -22,9 +22,12 @@ from tests.unit.providers.openai_chat.wire import (
     whole,
 )
 
-from turnlog.model import Response, Text, Thinking, ToolUse
+from turnlog.model import Native, Response, Text, Thinking, ToolUse
 from turnlog.providers.cerebras import Cerebras
 from turnlog.providers.openai_chat import OpenAIChat
+
+REFERENCE = {"type": "reference", "reference_ids": [1]}
+"""What Mistral has behind a text that a document says."""
 
 
 def back(response: Response, adapter: OpenAIChat = OTHER, *, left_out: str = "", **arguments: Any) -> Any:
@@ -60,8 +63,45 @@ def test_spelling_of_arguments_is_of_the_model_that_wrote_them() -> None:
 
 def test_unknown_parts_go_back_as_they_were() -> None:
     """A part that turnlog does not know goes back verbatim, to the same model."""
-    parts = [{"type": "text", "text": "a"}, {"type": "reference", "ids": [1]}]
+    parts = [{"type": "text", "text": "a"}, REFERENCE]
     assert back(aggregate(whole({"content": parts})), HOME) == {"role": "assistant", "content": parts}
+
+
+def thinking_part(text: str) -> dict[str, Any]:
+    """Return thinking as a part of a content."""
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "text", "text": "a"}, REFERENCE, {"type": "text", "text": " b"}, REFERENCE, REFERENCE],
+        [thinking_part("hm"), {"type": "text", "text": "a"}, thinking_part("so"), {"type": "text", "text": "b"}],
+        [REFERENCE, thinking_part("hm"), REFERENCE],
+    ],
+    ids=["references", "thinking and text", "no text"],
+)
+def test_parts_go_back_in_the_order_in_which_they_came(parts: list[dict[str, Any]]) -> None:
+    """Which text a reference is for is said by nothing but its place. Pieces of text come as parts or as they are."""
+    response = aggregate(whole({"content": parts}), adapter=OTHER)
+    assert back(response) == {"role": "assistant", "content": parts}
+    strings = [part["text"] if part["type"] == "text" else [part] for part in parts]
+    for pieces in ([[part] for part in parts], strings):
+        events = [chunk({"content": piece}) for piece in pieces]
+        assert aggregate(*events, chunk({}, "stop"), adapter=OTHER) == response
+
+
+def test_what_stands_beside_parts_stands_before_and_behind_them() -> None:
+    """Thinking of a field of its own is before the content, whenever it comes; calls are behind it."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    parts = [REFERENCE, {"type": "text", "text": "a"}, REFERENCE]
+    reply = {"tool_calls": [call], "content": parts, "reasoning_content": "hm"}
+    response = aggregate(whole(reply, "tool_calls"), adapter=OTHER)
+    assert [type(block) for block in response.content] == [Thinking, Native, Text, Native, ToolUse]
+    assert sent(recorded(response), message("user", result("c")), adapter=OTHER, typed=False)[0] == {
+        "role": "assistant",
+        **reply,
+    }
 
 
 # Thinking
