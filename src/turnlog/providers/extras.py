@@ -29,7 +29,10 @@ AUDIO = "audio"
 """The extra key of a text that is the transcript of audio, with the audio."""
 
 MESSAGE = "message_fields"
-"""The extra key of a block with all further fields of its message, an object."""
+"""The extra key of a block with all further fields of its message, an object. Of a native block that is these fields
+itself, because its message has nothing else, it is `true`."""
+
+_TRUE = Raw(b"true")
 
 _NOTED = frozenset({"type", FIELDS, ARGUMENTS, MALFORMED, CALL_TYPE})
 _TAKEN = {
@@ -136,12 +139,37 @@ def left_out(block: Block, api: str, provider: str) -> list[str]:
     names = [name for name in _LEFT_OUT.get(api, ()) if name in block.extra]
     taken = _WITH_MESSAGE_FIELDS.get(api)
     if taken is not None:
-        names += [name for name in fields_of(block.extra.get(MESSAGE)) or {} if name not in taken]
+        names += [name for name in message_fields(block) if name not in taken]
     # OpenAI takes audio back by its id, and others do not take it at all: the text of it is what goes to them.
     audio = fields_of(block.extra.get(AUDIO)) if api == "chat_completions" else None
     if audio is not None and not (provider == "openai" and text_of(audio.get("id"))):
         names.append(AUDIO)
     return names
+
+
+# Fields of a message
+
+
+def only_fields(fields: Fields, of: Mapping[str, Any]) -> Native:
+    """Return the fields of a message that has no block as one, so that the turn has them and requests tell of them.
+
+    Args:
+        fields: the fields.
+        of: the provider, the api and the model that they are of.
+    """
+    return Native(block=raw(fields), extra={MESSAGE: _TRUE}, **of)
+
+
+def is_only_fields(block: Block) -> bool:
+    """Return whether a block is the fields of a message, and no part of its content."""
+    return isinstance(block, Native) and block.extra.get(MESSAGE) == _TRUE
+
+
+def message_fields(block: Block) -> Fields:
+    """Return the further fields of its message that stand beside a block, or that the block is."""
+    if isinstance(block, Native) and is_only_fields(block):
+        return fields_of(block.block) or {}
+    return fields_of(block.extra.get(MESSAGE)) or {}
 
 
 # Custom calls

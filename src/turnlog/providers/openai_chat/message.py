@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.model import Block, Delta, Native, Text, Thinking
-from turnlog.providers.extras import AUDIO, MESSAGE
+from turnlog.providers.extras import AUDIO, MESSAGE, only_fields
 from turnlog.providers.openai_chat.calls import Calls
 from turnlog.providers.openai_chat.fields import ANNOTATIONS, DETAILS, PART, SENT_IN, THINKING_FIELDS
 from turnlog.providers.openai_chat.folding import folded, folded_details
@@ -157,10 +157,11 @@ class MessageReader:
         text = next((place for place, block in enumerate(blocks) if isinstance(block, Text)), None)
         if text is not None and ANNOTATIONS in beside:
             blocks[text] = _with(blocks[text], ANNOTATIONS, beside.pop(ANNOTATIONS))
-        if not (beside and blocks):
-            return blocks, aside | beside
-        place = text or 0
-        blocks[place] = _with(blocks[place], MESSAGE, raw(beside))
+        if beside and blocks:
+            place = text or 0
+            blocks[place] = _with(blocks[place], MESSAGE, raw(beside))
+        elif beside:
+            blocks.append(only_fields(beside, of))
         return blocks, aside
 
     def _thinking_in_fields(self, of: Mapping[str, Any]) -> list[Thinking]:

@@ -23,7 +23,14 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import AUDIO, CALL_TYPE, MESSAGE, custom_input, provider_fields
+from turnlog.providers.extras import (
+    AUDIO,
+    CALL_TYPE,
+    custom_input,
+    is_only_fields,
+    message_fields,
+    provider_fields,
+)
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.openai_chat.fields import DETAILS, OWN, PART, SENT_IN, THINKING_FIELDS
 from turnlog.providers.raw_json import Fields, fields_of, items_of, text_of
@@ -43,7 +50,7 @@ _MESSAGE_FIELDS = ("extra_content",)
 
 
 def encode_message(carried: Carried, *, home: bool) -> list[bytes]:
-    """Return a carried message as messages of the wire: one for each tool result, and one for all the rest.
+    """Return a carried message as messages of the wire: one for each tool result, and one for all the rest, if any.
 
     Args:
         carried: the message.
@@ -53,7 +60,7 @@ def encode_message(carried: Carried, *, home: bool) -> list[bytes]:
     rest = [block for block in carried.blocks if not isinstance(block, ToolResult)]
     messages: list[dict[str, Any]] = [_tool_message(result) for result in results]
     if rest and carried.role == "assistant":
-        messages.append(_assistant_message(rest, home=home))
+        messages += _assistant_messages(rest, home=home)
     elif rest:
         messages.append({"role": carried.role, "content": _content(rest)})
     return [encode(message) for message in messages]
@@ -64,7 +71,8 @@ def _tool_message(result: ToolResult) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": result.tool_use_id, "content": content} | provider_fields(result, CALL_TYPE)
 
 
-def _assistant_message(blocks: Sequence[Block], *, home: bool) -> dict[str, Any]:
+def _assistant_messages(blocks: Sequence[Block], *, home: bool) -> list[dict[str, Any]]:
+    """Return blocks as one message, or as none where they are fields of one that do not go back."""
     said: list[Block] = []
     calls: list[dict[str, Any]] = []
     thoughts: list[Thinking] = []
@@ -79,13 +87,16 @@ def _assistant_message(blocks: Sequence[Block], *, home: bool) -> dict[str, Any]
                     said.append(block)
             case Text() if home and (audio := _audio_id(block)):
                 beside["audio"] = {"id": audio}
+            case Native() if is_only_fields(block):
+                pass
             case _:
                 said.append(block)
-        further = fields_of(block.extra.get(MESSAGE)) or {}
-        beside |= {name: value for name, value in further.items() if name in _MESSAGE_FIELDS}
+        beside |= {name: value for name, value in message_fields(block).items() if name in _MESSAGE_FIELDS}
+    if not (said or calls or thoughts or beside):
+        return []
     content = _content(said) if said else None if calls or "audio" in beside else ""
     message: dict[str, Any] = {"role": "assistant", "content": content} | _thinking(thoughts)
-    return message | ({"tool_calls": calls} if calls else {}) | beside
+    return [message | ({"tool_calls": calls} if calls else {}) | beside]
 
 
 def _audio_id(block: Text) -> str | None:

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.providers.carrying import message, result
 from tests.unit.providers.openai_chat.wire import HOME, OTHER, aggregate, prepare, recorded, sent, whole
 
+from turnlog.errors import UnsupportedContentError
 from turnlog.providers.openai_chat import OpenAIChat
 
 CITED = [{"type": "url_citation", "url_citation": {"url": "https://x.example/"}}]
@@ -67,6 +68,20 @@ def test_field_of_a_message_beside_a_call_names_the_place_of_the_call() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     reply = {"reasoning_content": "Hm", "tool_calls": [call], "mood": "calm"}
     assert lost(reply, OTHER)[0] == ("dropped", "reply", "mood", 0)
+
+
+@pytest.mark.parametrize("adapter", [HOME, OTHER], ids=["openai", "other"])
+@pytest.mark.parametrize("name", ["images", "audio"])
+def test_reply_that_says_nothing_beside_its_fields_is_reported(name: str, adapter: OpenAIChat) -> None:
+    """Its turn has no message in a request to its model, and is refused for another one where nothing may be lost."""
+    reply = {"content": None, name: {"data": "AA"}}
+    turn = recorded(aggregate(whole(reply), adapter=adapter))
+    assert lost(reply, adapter, "error") == [("dropped", "reply", name, 0)]
+    assert sent(message("user", "Draw."), turn, adapter=adapter) == [{"role": "user", "content": "Draw."}]
+    request = prepare(turn, adapter=adapter, model="another")
+    assert [(entry.kind, entry.block) for entry in request.loss_report.entries] == [("dropped", "native")]
+    with pytest.raises(UnsupportedContentError, match="native"):
+        prepare(turn, adapter=adapter, model="another", on_loss="error")
 
 
 def test_result_of_a_custom_call_has_no_type_of_its_own() -> None:

@@ -319,13 +319,40 @@ def test_further_fields_of_a_message_reach_the_turn(reply: dict[str, Any]) -> No
 
 
 def test_fields_that_are_of_no_block_are_with_the_reply() -> None:
-    """What is about pieces, what is empty, and what there is no block for."""
+    """What is about pieces, and what is empty."""
     response = aggregate(
         chunk({"content": "a", "channel": "final", "audio": {"id": "", "transcript": "", "expires_at": 0}}, "stop")
     )
     assert response.content == (Text(text="a"),)
     assert values(response.extra)["channel"] == "final"
-    assert values(aggregate(whole({"annotations": CITED})).extra)["annotations"] == CITED
+
+
+IMAGES = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"images": IMAGES}, {"audio": {"id": "audio-1", "data": "AA"}}, {"annotations": CITED}]
+)
+def test_fields_of_a_message_without_content_are_a_block(fields: dict[str, Any]) -> None:
+    """A model that draws need not say anything: what it sent is all there is of the turn."""
+    response = aggregate(whole({"content": ""} | fields), adapter=OTHER)
+    assert response == aggregate(chunk({"content": ""} | fields), chunk({}, "stop"), adapter=OTHER)
+    [block] = response.content
+    assert isinstance(block, Native)
+    assert (block.provider, json.loads(bytes(block.block)), values(block.extra)) == (
+        "other",
+        fields,
+        {"message_fields": True},
+    )
+    assert set(values(response.extra)) == {"created"}
+
+
+def test_fields_of_a_message_without_content_go_back_where_they_are_known() -> None:
+    """What is known to be wanted goes back without them."""
+    signed = {"extra_content": {"google": {"thought_signature": "c2ln"}}}
+    said = {"role": "assistant", "content": ""} | signed
+    assert back(aggregate(whole(signed), adapter=OTHER)) == said
+    assert back(aggregate(whole(signed | {"images": IMAGES}), adapter=OTHER), left_out="images") == said
 
 
 @pytest.mark.parametrize("odd", [{"content": {"a": 1}}, {"tool_calls": [1]}, {"reasoning": 7}, {"function_call": "f"}])
