@@ -59,7 +59,7 @@ def said(can: Capabilities) -> Iterator[tuple[str, str]]:
     yield "documents in tool results", ", ".join(in_results) or "no"
     yield "thinking goes back", "no" if can.thinking == "none" else can.thinking
     yield "native blocks go back", yes(can.native)
-    yield "a result can be an error", yes(can.result_errors)
+    yield "a result can be an error", {True: "yes", "text": "of text alone", False: "no"}[can.result_errors]
     yield "longest tool id", "no ids" if can.tool_id_pattern is None else str(can.tool_id_characters_max)
     yield "search", {"none": "no", "alone": "alone", "beside_tools": "beside tools"}[can.search]
     yield "cache breakpoints", str(can.cache_breakpoints_max or "no")

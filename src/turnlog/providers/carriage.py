@@ -30,7 +30,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
         own_tool_ids_fit: whether the provider makes its own ids in that form, so that others are none of its own.
             Otherwise its own go back in whatever form.
         tool_ids_of_others: whether calls that another provider or api made, and their results, have ids on the wire.
-        result_errors: whether the wire can say that a tool result is an error. Otherwise its text says so.
+        result_errors: whether the wire can say that a tool result is an error, of each or only of one that is `text`
+            alone. Otherwise its text says so.
         search: `none`, `alone` (without tools), or `beside_tools`.
         cache_breakpoints_max: how many cache breakpoints a request can have.
         streams: whether replies can be streamed.
@@ -49,7 +50,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     tool_id_characters_max: int = 64
     own_tool_ids_fit: bool = True
     tool_ids_of_others: bool = True
-    result_errors: bool = False
+    result_errors: bool | Literal["text"] = False
     search: Literal["none", "alone", "beside_tools"] = "none"
     cache_breakpoints_max: int = 0
     streams: bool = True

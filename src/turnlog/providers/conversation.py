@@ -354,10 +354,18 @@ class Conversation:
         if where != index:
             self._lose("moved", message.turn, "tool_result", f"right behind its call {call.wire_id!r}", place)
         inside, behind = self._result(result, message, place)
-        if inside.is_error is True and not self._capabilities.result_errors:
+        if inside.is_error is True and not self._can_be_error(inside):
             self._lose("downgraded", message.turn, "tool_result", "that it is an error stands in its text", place)
             inside = error_in_text(self._said(inside))
+            if self._capabilities.result_errors:  # the wire has a flag, and takes it on no result like this one
+                inside = msgspec.structs.replace(inside, is_error=None)
         return inside, behind
+
+    def _can_be_error(self, result: ToolResult) -> bool:
+        """Return whether the wire can say of a result that it is an error."""
+        if self._capabilities.result_errors != "text":
+            return self._capabilities.result_errors
+        return isinstance(result.content, str) or all(isinstance(block, Text) for block in result.content)
 
     def _made_up(self, call: _Call, behind: tuple[Message, list[WindowBlock]] | None) -> ToolResult:
         """Return a result for a call that has none, where there is this message behind it."""

@@ -1,4 +1,4 @@
-"""Tool results whose text says that they are errors, because the wire cannot, or wants more than that it can."""
+"""Tool results whose text says that they are errors, because the wire cannot, or wants them to have one."""
 
 from __future__ import annotations
 

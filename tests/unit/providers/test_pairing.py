@@ -382,6 +382,10 @@ def test_error_stands_in_the_text_where_the_wire_cannot_say_it_otherwise(content
     )
     assert "Error" not in str(outline(flagged.messages))
     assert "downgraded tool_result t" not in flagged.lost
+    of_text = Capabilities(result_errors="text", result_documents=("image/*",))
+    partly = carry(message("assistant", call("a")), failed, capabilities=of_text)
+    has_image = "image" in said
+    assert ("Error" in str(outline(partly.messages)), partly.lost == found.lost) == (has_image, has_image)
 
 
 @pytest.mark.parametrize("role", ["user", "system"])

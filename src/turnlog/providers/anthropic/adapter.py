@@ -50,7 +50,7 @@ class Anthropic(Provider):
         system="joined",
         tool_id_pattern="[a-zA-Z0-9_-]+",
         tool_id_characters_max=64,
-        result_errors=True,
+        result_errors="text",
         search="beside_tools",
         cache_breakpoints_max=4,
     )

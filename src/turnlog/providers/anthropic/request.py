@@ -77,16 +77,14 @@ def _document(block: Document) -> dict[str, Any]:
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
-    # The API refuses an error without content, and one that has anything but text.
-    is_text = all(isinstance(inner, str | Text) for inner in block.content)
-    if block.is_error and not (block.content and is_text):
+    if block.is_error and not block.content:  # the API refuses an error that says nothing
         block = error_in_text(block)
     content = block.content if isinstance(block.content, str) else [_block(inner) for inner in block.content]
     return {
         "type": "tool_result",
         "tool_use_id": block.tool_use_id,
         **({"content": content} if content else {}),
-        **({"is_error": True} if block.is_error and is_text else {}),
+        **({"is_error": True} if block.is_error else {}),
         **block.extra,
     }
 

@@ -70,14 +70,18 @@ def test_an_error_without_content_says_that_it_is_one(content: Any) -> None:
     assert sent == {"type": "tool_result", "tool_use_id": "toolu_1", "content": said, "is_error": True}
 
 
-def test_an_error_with_an_image_says_so_in_its_text() -> None:
-    """The API refuses one that is marked as an error."""
+@pytest.mark.parametrize("on_loss", [None, "error"])
+def test_an_error_with_an_image_says_so_in_its_text(on_loss: Any) -> None:
+    """The API refuses one that is marked as an error; the report says that the mark is not there."""
     image = {"type": "document", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
     content = [{"type": "text", "text": "no paper"}, image]
-    [sent] = blocks(own(called()), message("user", result(content, is_error=True)))
+    request = prepare(own(called()), message("user", result(content, is_error=True)), on_loss=on_loss)
+    [sent] = json.loads(request.body)["messages"][1]["content"]
     assert "is_error" not in sent
     assert [block["type"] for block in sent["content"]] == ["text", "image"]
     assert sent["content"][0]["text"] == "Error: no paper"
+    assert lost(request) == ["downgraded tool_result messages[1]"]
+    assert request.loss_report.entries[0].why == "that it is an error stands in its text"
 
 
 # What goes back to the model that wrote it
