@@ -18,12 +18,14 @@ from turnlog.model import (
     content_bytes,
     normal_stop_reason,
 )
+from turnlog.providers.extras import says_nothing
 from turnlog.providers.openai_chat.folding import folded
 from turnlog.providers.openai_chat.message import MessageReader
 from turnlog.providers.openai_chat.usage import tokens_of, told_in
 from turnlog.providers.raw_json import (
     Fields,
     fields_of,
+    further,
     integer_of,
     is_null,
     minified,
@@ -150,17 +152,27 @@ class _Choice:
         self.finish_reason = ""
         self.ended = False
         self._extra: dict[str, list[Raw]] = {}
+        self._in_pieces: set[str] = set()
+        """The fields of the message that pieces of it said something of."""
 
     def add(self, choice: Fields, *, in_pieces: bool) -> Iterator[Delta]:
         message, delta = fields_of(choice.get("message")), fields_of(choice.get("delta"))
         whole = message is not None and not (in_pieces and delta is not None)
+        # A whole message behind pieces of it says once more what they said.
+        repeats = whole and bool(self._in_pieces)
         for name, value in choice.items():
             read = name in ("message", "delta") and bytes(value)[:1] == b"{"
-            if name not in ("index", "finish_reason") and not read and not is_null(value):
+            known = read or name in ("index", "finish_reason") or (repeats and name in self._extra)
+            if not known and not is_null(value):
                 self._extra.setdefault(name, []).append(value)
         self.finish_reason = text_of(choice.get("finish_reason")) or self.finish_reason
         self.ended = self.ended or whole or bool(self.finish_reason)
-        return self.message.add((message if whole else delta) or {}, whole=whole)
+        fields = (message if whole else delta) or {}
+        if repeats:
+            fields = further(fields, self._in_pieces)
+        elif not whole:
+            self._in_pieces.update(name for name, value in fields.items() if name != "role" and not says_nothing(value))
+        return self.message.add(fields, whole=whole)
 
     def extra(self) -> Fields:
         """Return all further fields of the choice."""

@@ -190,6 +190,21 @@ def test_messages_that_repeat_what_came_say_nothing_new() -> None:
     assert aggregate(event({"object": "chat.completion", "choices": [whole]})).content == (Text(text="ab"),)
 
 
+def test_whole_message_behind_its_pieces_says_nothing_new() -> None:
+    """Some endpoints end a stream with the whole reply. What only that has is added; an empty one takes nothing."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    probable = {"content": [{"token": "a", "logprob": -1}]}
+    first = {"index": 0, "delta": {"role": "assistant", "content": "a", "metadata": [1]}, "logprobs": probable}
+    events = [event({"choices": [first]}), chunk({"content": "b", "tool_calls": []})]
+    message = {"role": "assistant", "content": "ab", "metadata": [1], "tool_calls": [call]}
+    end = {"index": 0, "message": message, "logprobs": probable, "finish_reason": "tool_calls"}
+    last = event({"object": "chat.completion", "choices": [end]})
+    assert aggregate(*events, last) == aggregate(last)
+    assert [delta.get("content") for delta in shown(*events, last)] == ["a", "b", "{}"]
+    assert aggregate(*events, whole({"content": ""})).content[0].text == "ab"
+    assert aggregate(chunk({"role": "assistant", "content": ""}), last) == aggregate(last)
+
+
 @pytest.mark.parametrize("spelled", ["[]", "[ ]"])
 def test_stream_whose_tokens_came_behind_it_has_ended(spelled: str) -> None:
     """Some endpoints give no finish reason; the tokens come in an event of their own when all else has."""
