@@ -25,7 +25,7 @@ from turnlog.model import (
 )
 from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.cohere.request import CITATIONS, FUNCTION, PLAN
-from turnlog.providers.extras import MESSAGE, Told, extras, native
+from turnlog.providers.extras import MESSAGE, Told, extras, native, only_fields
 from turnlog.providers.raw_json import (
     NULL,
     Fields,
@@ -269,11 +269,14 @@ class Reader(ReplyReader):
         content += [call.block() for call in self._calls]
         extra = self._beside.fields() | self._extra | _listed("logprobs", self._logprobs)
         if no_place := self._message_fields.fields() | _listed("citations", of_nothing):
-            beside = {MESSAGE: raw(no_place)}
             if content:
+                beside = {MESSAGE: raw(no_place)}
                 content[-1] = msgspec.structs.replace(content[-1], extra=content[-1].extra | beside)
             else:
-                extra |= beside
+                sender = self.sender
+                content.append(
+                    only_fields(no_place, {"provider": sender.provider, "api": sender.api, "model": self._model})
+                )
         stop_reason, error = self._ending()
         return Response(
             content=tuple(content),

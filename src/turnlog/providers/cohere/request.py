@@ -24,7 +24,7 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import MESSAGE, provider_fields
+from turnlog.providers.extras import MESSAGE, is_only_fields, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.raw_json import fields_of, items_of
 from turnlog.providers.tool_choice import tool_choice
@@ -50,9 +50,13 @@ RESERVED = ("model", "stream", "tools", "messages")
 
 
 def encode_message(carried: Carried) -> list[bytes]:
-    """Return a carried message as messages of the wire: each tool result is one of its own."""
+    """Return a carried message as messages of the wire: each tool result is one of its own.
+
+    There are none where nothing of it has a place there.
+    """
     if carried.role == "assistant":
-        return [encode(_assistant(carried.blocks))]
+        blocks = [block for block in carried.blocks if not is_only_fields(block)]
+        return [encode(_assistant(blocks))] if blocks else []
     messages = [encode(_tool_message(block)) for block in carried.blocks if isinstance(block, ToolResult)]
     rest = [block for block in carried.blocks if not isinstance(block, ToolResult)]
     if rest:

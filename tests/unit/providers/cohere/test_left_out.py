@@ -82,6 +82,17 @@ def test_text_that_is_null_is_no_text() -> None:
     assert add_up(saying(content=[{"type": "text", "text": None}])).content == ()
 
 
+def test_fields_of_a_message_without_content_are_reported_and_have_no_message() -> None:
+    """Where a message has nothing else, its turn has them, and no request."""
+    turns = (
+        Message(turn="ask", role="user", content_json=b'[{"type":"text","text":"Go."}]'),
+        Message(turn="said", role="assistant", content_json=content_bytes(add_up(saying(mood="calm")).content), **OWN),
+    )
+    request = get("cohere").prepare_request(ContextWindow(messages=turns, options={}), model=MODEL, on_loss="error")
+    assert [one["role"] for one in json.loads(request.body)["messages"]] == ["user"]
+    assert [(entry.kind, entry.block) for entry in request.loss_report.entries] == [("dropped", "mood")]
+
+
 def test_fields_of_a_message_do_not_go_back_and_are_reported() -> None:
     """The API takes no further field of a message: each is reported by its name, and refused nowhere."""
     cited = {"start": 0, "end": 1, "type": "PLAN"}
