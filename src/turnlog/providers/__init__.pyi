@@ -16,6 +16,7 @@ from .losses import Losses
 from .reader import ReplyReader, Sender
 from .registry import get, get_as, names
 from .tool_choice import ToolChoice, tool_choice
+from .tool_names import ToolNames
 
 __all__ = [
     "Capabilities",
@@ -34,6 +35,7 @@ __all__ = [
     "ReplyReader",
     "Sender",
     "ToolChoice",
+    "ToolNames",
     "forget",
     "get",
     "get_as",

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from turnlog.model import Block, LossEntry
 from turnlog.model.chunked import Chunked
+from turnlog.providers.tool_names import ToolNames
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -30,6 +31,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
         own_tool_ids_fit: whether the provider makes its own ids in that form, so that others are none of its own.
             Otherwise its own go back in whatever form.
         tool_ids_of_others: whether calls that another provider or api made, and their results, have ids on the wire.
+        tool_names: the names of tools that the wire takes; None where that is not known. Then they go as they are, but
+            for a call without one.
         result_errors: whether the wire can say that a tool result is an error, of each or only of one that is `text`
             alone. Otherwise its text says so.
         search: `none`, `alone` (without tools), or `beside_tools`.
@@ -50,6 +53,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     tool_id_characters_max: int = 64
     own_tool_ids_fit: bool = True
     tool_ids_of_others: bool = True
+    tool_names: ToolNames | None = None
     result_errors: bool | Literal["text"] = False
     search: Literal["none", "alone", "beside_tools"] = "none"
     cache_breakpoints_max: int = 0
@@ -69,9 +73,9 @@ class Target(Struct, frozen=True, kw_only=True):
 class Carried(Struct, frozen=True, kw_only=True):
     """A message that the wire can carry as it is.
 
-    Text documents are text, ids have the wire's form, results have the `name` of the tool, and stand first. Extra keys
-    of a block (citations, signatures) are there only where they go back to the model that they came from. `model` is
-    the one that is asked, for wires whose models differ in what they take.
+    Text documents are text, ids and names of tools have the wire's form, results have the `name` of the tool, and stand
+    first. Extra keys of a block (citations, signatures) are there only where they go back to the model that they came
+    from. `model` is the one that is asked, for wires whose models differ in what they take.
     """
 
     role: Literal["user", "assistant", "system"]

@@ -17,7 +17,7 @@ class Cerebras(OpenAIChat):
 
     name = "cerebras"
     provider = "cerebras"
-    version = "4"
+    version = "5"
     key_variable = "CEREBRAS_API_KEY"
     call_params: ClassVar[Parameters] = {}
     home = "cerebras"

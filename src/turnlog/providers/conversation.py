@@ -42,6 +42,7 @@ from turnlog.providers.documents import document_text, document_words, named, na
 from turnlog.providers.extras import CALL_TYPE, left_out, says_nothing
 from turnlog.providers.identity import same_model
 from turnlog.providers.results import error_in_text
+from turnlog.providers.tool_names import ANY_NAME
 
 _ANY = "(?s:.+)"
 """The form of the ids of an endpoint that may make them in any."""
@@ -57,7 +58,7 @@ ERASED = "[erased]"
 
 
 class _Call:
-    """A tool call: where it is, its id on the wire, and where its result is."""
+    """A tool call: where it is, its name and id on the wire, and where its result is."""
 
     __slots__ = ("index", "name", "result", "result_extra", "settled", "shown_id", "turn", "wire_id")
 
@@ -110,6 +111,7 @@ class Conversation:
         self._embeds_texts = embeds_texts
         self._arguments_are_text = arguments_are_text
         self._capabilities = capabilities
+        self._names = capabilities.tool_names or ANY_NAME
         self._target = target
         self._encode = encode
         self._begin()
@@ -224,7 +226,8 @@ class Conversation:
                 wire_id = self._wire_id(block, message, place)
                 typed = CALL_TYPE in block.extra and self._goes_back(message)
                 extra = {CALL_TYPE: block.extra[CALL_TYPE]} if typed else {}
-                call = _Call(index, message.turn, block.name, wire_id, extra, shown=self._has_id(block, message))
+                name = self._wire_name(block, message, place)
+                call = _Call(index, message.turn, name, wire_id, extra, shown=self._has_id(block, message))
                 self._calls[index, place] = call
                 self._open.setdefault(_key(block.id, block.name), []).append(call)
             elif isinstance(block, ToolResult):
@@ -276,8 +279,19 @@ class Conversation:
         if unique != own:
             reason = "is used twice" if mapped == own else "is not in the form of the wire"
             why = f"{unique!r} for {own!r}, which {reason}" if own else f"{unique!r} for a call without an id"
-            self._renamed.append(LossEntry(kind="renamed", turn=message.turn, block="tool_id", why=why, index=place))
+            self._rename("tool_id", why, message, place)
         return unique
+
+    def _wire_name(self, block: ToolUse, message: Message, place: int) -> str:
+        """Return the name of the tool that a call is of, as the wire takes it, whoever wrote it: see `ToolNames`."""
+        name = self._names.made_from(block.name)
+        if name != block.name:
+            named = f"{block.name!r}, which is not in the form of the wire" if block.name else "a call without a name"
+            self._rename("tool_name", f"{name!r} for {named}", message, place)
+        return name
+
+    def _rename(self, block: str, why: str, message: Message, place: int) -> None:
+        self._renamed.append(LossEntry(kind="renamed", turn=message.turn, block=block, why=why, index=place))
 
     # Carrying: what the wire gets
 
@@ -444,7 +458,8 @@ class Conversation:
 
     def _call(self, block: ToolUse, message: Message, index: int, place: int) -> list[ToolUse]:
         if call := self._calls.get((index, place)):
-            shown = msgspec.structs.replace(self._without_extra(block, message, place), id=call.shown_id)
+            kept = self._without_extra(block, message, place)
+            shown = msgspec.structs.replace(kept, id=call.shown_id, name=call.name)
             return [self._with_text(shown) if self._arguments_are_text else shown]
         if self._target.on_loss == "error":
             what = f"turn {message.turn!r}, block {place}: a tool call of a {message.role} turn"

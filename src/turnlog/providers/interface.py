@@ -284,17 +284,19 @@ class Provider(ABC):
         options = window.options
         tool_mode = options.get("tool_mode")
         losses = Losses(self.name, on_loss)
+        names = self.capabilities.tool_names
+        offered = tools if names is None else losses.named(tools, names)
         params = {} if params is None else params
         self.check_parameters(params)
         frame = self._frame(
             FrameInput(
                 system=carried.system,
                 system_cached=carried.system_cached,
-                tools=tools,
+                tools=offered,
                 search=_asks_for_search(options.get("search")) and self._searches(losses),
                 tool_mode=tool_mode if isinstance(tool_mode, str) else None,
                 model=model,
-                params=self._with_output(params, tools, model, losses),
+                params=self._with_output(params, offered, model, losses),
                 stream=stream,
                 on_loss=on_loss,
                 losses=losses,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 from turnlog.errors import UnsupportedContentError
 from turnlog.model import LossEntry, LossKind, Tool
+from turnlog.providers.tool_names import ToolNames
 
 OnLoss = Literal["error", "report"]
 """What to do with what a wire cannot carry: refuse it, or degrade it by a written rule with an entry in the report."""
@@ -54,26 +54,18 @@ class Losses:
             why = f"the schema of {tool.name!r} without the keywords {', '.join(removed)}"
             self.lose("downgraded", "tool", why, harmless=True, advice=advice)
 
-    def named(
-        self,
-        tools: Sequence[Tool],
-        characters_max: int,
-        pattern: str = "[a-zA-Z0-9_-]+",
-        form: str = "letters, digits, '_' and '-'",
-    ) -> list[Tool]:
+    def named(self, tools: Sequence[Tool], names: ToolNames) -> list[Tool]:
         """Return the tools whose names the wire takes; the others are lost, where that is allowed.
 
         Args:
             tools: the tools.
-            characters_max: how long a name can be.
-            pattern: the form of names, as a regular expression.
-            form: the same in words.
+            names: the names that the wire takes.
         """
-        return [tool for tool in tools if self._is_named(tool, characters_max, pattern, form)]
+        return [tool for tool in tools if self._is_named(tool, names)]
 
-    def _is_named(self, tool: Tool, characters_max: int, pattern: str, form: str) -> bool:
-        if re.fullmatch(pattern, tool.name) and len(tool.name) <= characters_max:
+    def _is_named(self, tool: Tool, names: ToolNames) -> bool:
+        if names.take(tool.name):
             return True
-        why = f"a tool called {tool.name!r}: 1 to {characters_max} {form} make a name"
+        why = f"a tool called {tool.name!r}: 1 to {names.characters_max} {names.form} make a name"
         self.lose("dropped", "tool", why, advice="call it otherwise")
         return False

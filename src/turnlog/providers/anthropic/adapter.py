@@ -18,6 +18,7 @@ from turnlog.providers.interface import (
 )
 from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema
+from turnlog.providers.tool_names import ToolNames
 
 _DOCUMENTS = ("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")
 
@@ -32,7 +33,7 @@ class Anthropic(Provider):
     name = "anthropic"
     provider = "anthropic"
     api = "messages"
-    version = "4"
+    version = "5"
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     home = "anthropic"
@@ -50,6 +51,7 @@ class Anthropic(Provider):
         system="joined",
         tool_id_pattern="[a-zA-Z0-9_-]+",
         tool_id_characters_max=64,
+        tool_names=ToolNames(characters_max=128),
         result_errors="text",
         search="beside_tools",
         cache_breakpoints_max=4,

@@ -93,7 +93,7 @@ def frame_body(given: FrameInput) -> Frame:
     """Return the body around its messages, which stand last in it.
 
     Raises:
-        UnsupportedContentError: a tool or a choice of tools that the wire does not take, where it may not be lost.
+        UnsupportedContentError: a choice of tools that the wire does not take, where it may not be lost.
         ContentError: a parameter would overwrite a part of the body, or is not JSON.
     """
     params = {
@@ -101,7 +101,6 @@ def frame_body(given: FrameInput) -> Frame:
         for name, value in given.params.items()
         if value is not None and name != "tool_choice"
     }
-    given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 128))
     before = {
         "model": given.model,
         "max_tokens": params.pop("max_tokens", MAX_TOKENS + _thinking_budget(params)),

@@ -13,6 +13,7 @@ from turnlog.providers.interface import Frame, FrameInput, OnLoss, Parameters, P
 from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.reader import ReplyReader
+from turnlog.providers.tool_names import ToolNames
 
 
 class Bedrock(Provider):
@@ -26,7 +27,7 @@ class Bedrock(Provider):
     name = "bedrock"
     provider = "bedrock"
     api = "converse"
-    version = "3"
+    version = "4"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
     home = "bedrock"
@@ -42,6 +43,7 @@ class Bedrock(Provider):
         system="joined",
         tool_id_pattern="[a-zA-Z0-9_-]+",
         tool_id_characters_max=64,
+        tool_names=ToolNames(characters_max=64),
         result_errors=True,
         cache_breakpoints_max=4,
     )

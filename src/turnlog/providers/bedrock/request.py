@@ -205,7 +205,7 @@ def frame_body(given: FrameInput) -> Frame:
     """Return the body around its messages, which stand last in it; `toolConfig` is first, where there is one.
 
     Raises:
-        UnsupportedContentError: a tool or a choice of tools that the wire does not take, where it may not be lost.
+        UnsupportedContentError: a choice of tools that the wire does not take, where it may not be lost.
         ContentError: a parameter would overwrite a part of the body, or is not what it should be.
     """
     return frame(_tools(given) | _system(given) | _parameters(given), "messages", {})
@@ -213,7 +213,6 @@ def frame_body(given: FrameInput) -> Frame:
 
 def _tools(given: FrameInput) -> dict[str, Any]:
     """Return the tools and the choice among them. The wire has no word for none: no tools are offered then."""
-    given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 64))
     choice = tool_choice(given)
     if not given.tools or (choice is not None and choice.mode == "none"):
         return {}

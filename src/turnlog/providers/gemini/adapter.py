@@ -40,7 +40,7 @@ class Gemini(Provider):
     name = "gemini"
     provider = "gemini"
     api = "generate_content"
-    version = "4"
+    version = "5"
     key_variable = "GEMINI_API_KEY"
     client = CLIENT
     home = "gemini"
@@ -54,6 +54,7 @@ class Gemini(Provider):
         system="joined",
         tool_id_pattern=None,
         tool_ids_of_others=False,
+        tool_names=request.NAMES,
         result_errors=True,
         search="alone",
     )

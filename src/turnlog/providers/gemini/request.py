@@ -19,6 +19,7 @@ from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import fields_of
 from turnlog.providers.tool_choice import tool_choice
+from turnlog.providers.tool_names import ToolNames
 
 SIGNED_PART = "signed_part"
 """The extra key of a thinking block that says which part its signature stood on: `thought`, the part of the thinking
@@ -35,7 +36,11 @@ CONTENT = "content_fields"
 OF_CONTENT = ABOUT_CONTENT | {CONTENT}
 """The extra keys that are of a whole content."""
 
-_NAMES = ("[a-zA-Z_][a-zA-Z0-9_.:-]*", "letters, digits, '_', '.', ':' and '-', a letter or '_' first,")
+NAMES = ToolNames(
+    characters_max=64,
+    pattern="[a-zA-Z_][a-zA-Z0-9_.:-]*",
+    form="letters, digits, '_', '.', ':' and '-', a letter or '_' first,",
+)
 """The names that tools can have (Gemini API, `FunctionDeclaration`)."""
 
 DEFAULTS: Mapping[str, Any] = {"temperature": 1, "topP": 0.95, "maxOutputTokens": 81920}
@@ -228,11 +233,9 @@ def frame_body(given: FrameInput) -> Frame:
     """Return the body around the contents. They come last, so that a longer conversation keeps the bytes before.
 
     Raises:
-        UnsupportedContentError: search beside tools, a tool's name that the API does not take, or a schema of one that
-            must lose something.
+        UnsupportedContentError: search beside tools, or a schema of one that must lose something.
         ContentError: a parameter would overwrite a part of the body, or a tool's schema is none.
     """
-    given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 64, *_NAMES))
     before: dict[str, Any] = {}
     if given.system:
         before["systemInstruction"] = {"parts": [{"text": text} for text in given.system]}

@@ -23,6 +23,10 @@ from turnlog.providers.openai_chat.client import CLIENT
 from turnlog.providers.openai_chat.reply import Reader
 from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.schemas import plain_object
+from turnlog.providers.tool_names import ToolNames
+
+_NAMES = ToolNames(characters_max=64)
+"""What OpenAI takes, and Mistral."""
 
 
 class OpenAIChat(Provider):
@@ -31,7 +35,7 @@ class OpenAIChat(Provider):
     name = "openai_chat"
     provider = "openai"
     api = "chat_completions"
-    version = "4"
+    version = "5"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
@@ -43,6 +47,7 @@ class OpenAIChat(Provider):
         text_documents=False,
         native=True,
         tool_id_characters_max=40,
+        tool_names=_NAMES,
     )
     home = "openai"
     base_url_variable = "OPENAI_BASE_URL"
@@ -51,7 +56,8 @@ class OpenAIChat(Provider):
     def __init__(self, *, provider: str | None = None, key_variable: str | None = None) -> None:
         """Make an adapter; under another provider's name thinking goes back, as their endpoints want it.
 
-        Mistral takes ids of tool calls in the form that it makes them in, and refuses any other.
+        Mistral takes ids of tool calls in the form that it makes them in, and refuses any other. Which names of tools
+        other endpoints than it and OpenAI take is not known.
         """
         super().__init__(provider=provider, key_variable=key_variable)
         if not self._at_home:
@@ -60,13 +66,13 @@ class OpenAIChat(Provider):
             self.capabilities = msgspec.structs.replace(
                 self.capabilities, tool_id_pattern="[a-zA-Z0-9]{9}", tool_id_characters_max=9
             )
+        elif self.provider != OpenAIChat.home:
+            self.capabilities = msgspec.structs.replace(self.capabilities, tool_names=None)
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried, home=self._at_home)
 
     def _frame(self, given: FrameInput) -> Frame:
-        if self.provider == OpenAIChat.home:
-            given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 64))
         return request.frame_body(given, home=self._at_home, schema=self._schema)
 
     def _schema(self, schema: Raw) -> tuple[Raw, Sequence[str]]:

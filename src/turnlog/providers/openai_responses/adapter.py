@@ -14,6 +14,7 @@ from turnlog.providers.openai_responses import items, request
 from turnlog.providers.openai_responses.client import CLIENT
 from turnlog.providers.openai_responses.reply import Reader
 from turnlog.providers.output_schema import OutputSchema
+from turnlog.providers.tool_names import ToolNames
 
 
 class OpenAIResponses(Provider):
@@ -22,7 +23,7 @@ class OpenAIResponses(Provider):
     name = "openai_responses"
     provider = "openai"
     api = "responses"
-    version = "4"
+    version = "5"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     home = "openai"
@@ -38,6 +39,7 @@ class OpenAIResponses(Provider):
         thinking_last=False,  # the API refuses a reasoning item without the item that it is followed by
         native=True,
         system="inline",
+        tool_names=ToolNames(characters_max=128),
         search="beside_tools",
     )
 
@@ -45,13 +47,13 @@ class OpenAIResponses(Provider):
         """Make an adapter; under another provider's name reasoning goes back that is not encrypted, too."""
         super().__init__(provider=provider, key_variable=key_variable)
         if not self._at_home:
-            self.capabilities = msgspec.structs.replace(self.capabilities, thinking="all")
+            self.capabilities = msgspec.structs.replace(self.capabilities, thinking="all", tool_names=None)
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried)
 
     def _frame(self, given: FrameInput) -> Frame:
-        return request.frame_body(given, home=self._at_home)
+        return request.frame_body(given)
 
     def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
         del tools, model, losses

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from turnlog.errors import ContentError
 from turnlog.model import Tool
 from turnlog.model.plain import plain_json
@@ -43,23 +41,16 @@ _WITHOUT_REASONING = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4|chatgpt-|gpt-5-chat|
 """Models that do not reason. The API refuses to be asked for their encrypted reasoning; it is asked for all others'."""
 
 
-def frame_body(given: FrameInput, *, home: bool) -> Frame:
+def frame_body(given: FrameInput) -> Frame:
     """Return the body around its input.
 
     `store` and `include` have defaults that parameters replace: nothing is stored, and reasoning comes encrypted, so
     that it can go back.
 
-    Args:
-        given: what the body says beside it.
-        home: whether it goes to the endpoint that the wire is of, and to none that speaks it too.
-
     Raises:
-        UnsupportedContentError: stop sequences, which the API does not have, or a tool's name that it does not take,
-            unless losses are to be reported.
+        UnsupportedContentError: stop sequences, which the API does not have, unless losses are to be reported.
         ContentError: a parameter would change what the window or the call decides, or chooses a tool that there is not.
     """
-    if home:
-        given = msgspec.structs.replace(given, tools=given.losses.named(given.tools, 128))
     before: dict[str, Any] = {"model": given.model, "stream": given.stream, "store": False}
     if not _WITHOUT_REASONING.match(given.model.rpartition("/")[2]):
         before["include"] = ["reasoning.encrypted_content"]
