@@ -24,12 +24,14 @@ SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 CUTS = 20
 """Of a long stream so many cuts are tried at its beginning, and as many in the rest; with `TURNLOG_SOAK=1` all."""
 WIRES = ("anthropic", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses")
-EXPLAINED = 20
+EXPLAINED = 31
 """Findings of the check that are the check's own: in four replies it wants arguments that came in pieces
 (`partialArgs`) back in pieces, which no request can have; it takes a numeric finish reason, 2, for an error, where the
 API's own enum has it as MAX_TOKENS; in three it does not know custom tool calls, which end a reply as calls of
-functions do, and which the API wants answered; and in twelve of Anthropic it does not count what compacting and an
-advisor took, which the API documents as billed, and as left out of the counts that the check adds up."""
+functions do, and which the API wants answered; in twelve of Anthropic it does not count what compacting and an advisor
+took, which the API documents as billed, and as left out of the counts that the check adds up; and eleven of Anthropic
+are halves of a turn that paused, which end in a call of a server tool or begin with the result of one: by themselves,
+before another question, the API refuses that half, so that it is left out and reported."""
 
 
 Cases = list[tuple[Provider, dict[str, Any]]]

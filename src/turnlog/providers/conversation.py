@@ -42,6 +42,7 @@ from turnlog.providers.documents import document_text, document_words, named, na
 from turnlog.providers.extras import CALL_TYPE, left_out, says_nothing
 from turnlog.providers.identity import same_model
 from turnlog.providers.results import error_in_text
+from turnlog.providers.server_calls import ServerCalls, ServerPart
 from turnlog.providers.tool_names import ANY_NAME
 
 _ANY = "(?s:.+)"
@@ -77,7 +78,7 @@ class _Call:
 
 
 class _Late(Exception):  # noqa: N818 - a signal inside this module, and no error
-    """A result came for a call that was already answered by a made-up one."""
+    """What came is news of a message that is carried already: the result of a call that a made-up one answers, say."""
 
 
 _Place = tuple[int, int]
@@ -96,6 +97,7 @@ class Conversation:
         target: Target,
         encode: Callable[[Carried], Sequence[bytes]],
         *,
+        server_part: Callable[[Raw], ServerPart | None] = lambda _: None,
         embeds_texts: bool = False,
         arguments_are_text: bool = False,
     ) -> None:
@@ -105,6 +107,7 @@ class Conversation:
             capabilities: what the wire can carry.
             target: where the conversation goes.
             encode: returns a message as messages of the wire.
+            server_part: returns which call or result of a tool of the provider's own a native block is, if it is one.
             embeds_texts: whether that puts texts into JSON as they are: see `Provider`.
             arguments_are_text: whether the input of a call is one of these.
         """
@@ -114,6 +117,7 @@ class Conversation:
         self._names = capabilities.tool_names or ANY_NAME
         self._target = target
         self._encode = encode
+        self._server_part = server_part
         self._begin()
 
     def _begin(self) -> None:
@@ -131,6 +135,7 @@ class Conversation:
         """The unanswered calls of each recorded id, oldest first. Calls without an id are here by `name:`."""
         self._results: dict[_Place, _Call | None] = {}
         """The call of each result; None for one without a call."""
+        self._server_calls = ServerCalls()
         self._wire_ids: dict[str, int] = {}
         """The ids used on the wire, each with the number of the last one that was made from it."""
         self._due: list[_Call] = []
@@ -221,6 +226,8 @@ class Conversation:
     # Pairing: which result answers which call
 
     def _pair(self, index: int, message: Message, blocks: Sequence[WindowBlock]) -> None:
+        if self._ends_turn(message, blocks) and any(at < len(self._source) for at, _ in self._server_calls.end_turn()):
+            raise _Late
         for place, block in enumerate(blocks):
             if isinstance(block, ToolUse) and message.role == "assistant":
                 wire_id = self._wire_id(block, message, place)
@@ -237,6 +244,17 @@ class Conversation:
                     if call.settled:
                         raise _Late
                     call.result = (index, place)
+            elif isinstance(block, Native) and message.role == "assistant" and self._is_own(block, message):
+                part = self._server_part(block.block)
+                if part is not None:
+                    self._server_calls.add(part, (index, place))
+
+    def _ends_turn(self, message: Message, blocks: Sequence[WindowBlock]) -> bool:
+        """Return whether a message ends the assistant's turn before it, as all do but its own and results of tools."""
+        if message.role == "system" and self._capabilities.system == "joined":
+            return False
+        goes_on = message.role == "assistant" and self._goes_back(message)
+        return not goes_on and not all(isinstance(block, ToolResult) for block in blocks)
 
     def _answered_by(self, result: ToolResult) -> _Call | None:
         """Return the call that a result answers: the first one of its id in the last message that has such a call."""
@@ -448,6 +466,9 @@ class Conversation:
                 taken = self._capabilities.documents if message.role == "user" else ()
                 return self._document(block, message, place, taken, message.document_name)
             case Native():
+                if why := self._server_calls.left_out.get((index, place)):
+                    self._lose("dropped", message.turn, "native", why, place)
+                    return []
                 return self._native(block, message, place)
             case Thinking():
                 return self._thinking(block, message, place)

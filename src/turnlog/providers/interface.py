@@ -5,8 +5,8 @@ keep these promises, which `turnlog.testing.ProviderSuite` checks:
 
 - The same window, tools, model and parameters give the same bytes, in any process and on any day.
 - The body of a longer conversation starts with that of the shorter one, up to its closing brackets. Cache breakpoints,
-  which move, system turns, where the wire has them at the top, and results that were made up for calls which nobody had
-  answered yet are the exceptions.
+  which move, system turns, where the wire has them at the top, results that were made up for calls which nobody had
+  answered yet, and calls of the provider's own tools whose turn ends without a result are the exceptions.
 - What the body does not carry as it was recorded is in the loss report, or refused. Nothing is left out in silence.
 - `aggregate` of a streamed reply equals that of the same reply unstreamed.
 - What `aggregate` returns goes back to the same model unchanged.
@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Protocol
 from weakref import WeakSet
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError, ProviderError
 from turnlog.model import CallError, ContextWindow, Delta, LossReport, Response, Tool
@@ -34,6 +34,7 @@ from turnlog.providers.cut_characters import CutCharacters
 from turnlog.providers.losses import Losses, OnLoss
 from turnlog.providers.output_schema import OutputSchema, lose, output_schema, with_output
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender, recordable
+from turnlog.providers.server_calls import ServerPart
 from turnlog.web_address import parsed, shown
 
 __all__ = [
@@ -357,6 +358,7 @@ class Provider(ABC):
                     self.capabilities,
                     target,
                     self._encode,
+                    server_part=self._server_part,
                     embeds_texts=self.embeds_texts,
                     arguments_are_text=self.arguments_are_text,
                 )
@@ -371,6 +373,14 @@ class Provider(ABC):
     @abstractmethod
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         """Return one carried message as messages of the wire: JSON objects, most often one."""
+
+    def _server_part(self, block: Raw) -> ServerPart | None:
+        """Return which call of a tool that the provider runs itself, or which result, a native block of its is.
+
+        None for all other blocks. What its api refuses, the one without the other, is left out then, and reported.
+        """
+        del block
+        return None
 
     @abstractmethod
     def _frame(self, given: FrameInput) -> Frame:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Raw
+
 from turnlog.model import Tool
 from turnlog.providers.anthropic import reply, request
 from turnlog.providers.anthropic.breakpoints import with_breakpoints
@@ -18,6 +20,7 @@ from turnlog.providers.interface import (
 )
 from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema
+from turnlog.providers.server_calls import ServerPart
 from turnlog.providers.tool_names import ToolNames
 
 _DOCUMENTS = ("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")
@@ -59,6 +62,9 @@ class Anthropic(Provider):
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried)
+
+    def _server_part(self, block: Raw) -> ServerPart | None:
+        return request.server_part(block)
 
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)

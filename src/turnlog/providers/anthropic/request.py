@@ -17,8 +17,9 @@ from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
-from turnlog.providers.raw_json import Fields, fields_of
+from turnlog.providers.raw_json import Fields, fields_of, text_of
 from turnlog.providers.results import error_in_text
+from turnlog.providers.server_calls import ServerPart
 from turnlog.providers.tool_choice import tool_choice
 
 MAX_TOKENS = 8192
@@ -87,6 +88,22 @@ def _result(block: ToolResult) -> dict[str, Any]:
         **({"is_error": True} if block.is_error else {}),
         **block.extra,
     }
+
+
+def server_part(block: Raw) -> ServerPart | None:
+    """Return which call of a server tool or of an MCP server that the API asks, or which result of one, a block is.
+
+    The types of calls end alike, and so do those of results (`web_search_tool_result`, `mcp_tool_result`, …). The API
+    refuses a call without its result, but where its turn still goes on: Claude's documentation, "Server tools",
+    `pause_turn`, and mixing server tools with client tools.
+    """
+    fields = fields_of(block) or {}
+    kind = text_of(fields.get("type")) or ""
+    is_result = kind.endswith("_tool_result")
+    call_id = text_of(fields.get("tool_use_id" if is_result else "id"))
+    if call_id is None or not (is_result or kind.endswith("_tool_use")):
+        return None
+    return ServerPart(call_id=call_id, is_result=is_result)
 
 
 def frame_body(given: FrameInput) -> Frame:
