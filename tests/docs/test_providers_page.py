@@ -57,6 +57,7 @@ def said(can: Capabilities) -> Iterator[tuple[str, str]]:
     yield "other documents", ", ".join(others) or "no"
     yield "text-like documents", "as text" if can.text_documents else "no"
     yield "documents in tool results", ", ".join(in_results) or "no"
+    yield "texts of one turn", "joined" if can.joins_texts else "apart"
     yield "thinking goes back", "no" if can.thinking == "none" else can.thinking
     yield "native blocks go back", yes(can.native)
     yield "a result can be an error", {True: "yes", "text": "of text alone", False: "no"}[can.result_errors]

@@ -234,6 +234,8 @@ class LongStrings:
     def into(self, value: Any) -> Any:
         """Return a value with the long strings in place of their marks: a struct, or what JSON is made of.
 
+        A string of the value may have other text behind a mark.
+
         Raises:
             msgspec.DecodeError, UnicodeDecodeError: one is no string to the codec.
         """
@@ -264,14 +266,15 @@ class LongStrings:
     def _said(self, text: str) -> str:
         if not self.is_mark(text):
             return text
-        string = self._found[self._number(text)]
+        mark, _, behind = text.partition(";")
+        string = self._found[self._number(mark)]
         match string:
             case str():
-                return string
+                return string + behind
             case memoryview() | _AsSpelled():
-                return decode_string(_json_of(string))
+                return decode_string(_json_of(string)) + behind
             case _:
-                return "".join(string())
+                return "".join(string()) + behind
 
     def _changed(self, value: Any, text_of: Callable[[str], str]) -> Any:
         match value:

@@ -21,6 +21,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
         document_name: the field for the name of a document that is no image. Where there is none, a text before the
             document has it.
         text_documents: whether text-like media are text to the wire. Otherwise their text stands in for them, a loss.
+        joins_texts: whether texts of a message or a result are one string on the wire. Where what stood between them
+            is left out, a blank line is there.
         blank_text: whether text can be whitespace alone. Otherwise that is dropped, as empty text always is.
         thinking: which thinking goes back to the model it is of: `all`, only what is `signed`, or `none`.
         thinking_last: whether a message can end with thinking. Otherwise what it would end with is dropped.
@@ -44,6 +46,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     result_documents: tuple[str, ...] = ()
     document_name: str | None = None
     text_documents: bool = True
+    joins_texts: bool = False
     blank_text: bool = True
     thinking: Literal["all", "signed", "none"] = "none"
     thinking_last: bool = True

@@ -41,6 +41,7 @@ from turnlog.providers.carriage import Capabilities, Carried, CarriedConversatio
 from turnlog.providers.documents import document_text, document_words, named, named_text, of_type
 from turnlog.providers.extras import CALL_TYPE, left_out, says_nothing
 from turnlog.providers.identity import same_model
+from turnlog.providers.joined_texts import CarriedBlocks
 from turnlog.providers.results import error_in_text
 from turnlog.providers.server_calls import ServerCalls, ServerPart
 from turnlog.providers.tool_names import ANY_NAME
@@ -342,16 +343,18 @@ class Conversation:
 
     def _in_their_place(self, index: int, message: Message, blocks: Sequence[WindowBlock]) -> list[Block]:
         """Return what is carried where it stands in a message: all but results, which follow their calls."""
-        placed = [
-            (place, carried)
-            for place, block in enumerate(blocks)
-            for carried in self._block(block, message, index, place)
-            if not isinstance(block, ToolResult)
-        ]
-        while not self._capabilities.thinking_last and placed and isinstance(placed[-1][1], Thinking):
-            place, _ = placed.pop()
-            self._refuse_or_drop("thinking", "no message can end with it", message, place)
-        return [carried for _, carried in placed]
+        placed: CarriedBlocks[Block] = CarriedBlocks(joins_texts=self._capabilities.joins_texts)
+        places: list[int] = []
+        for place, block in enumerate(blocks):
+            count = len(self._losses)
+            carried = self._block(block, message, index, place)
+            placed.add(block, carried, lost=len(self._losses) > count)
+            places += [place] * len(carried)
+        rest = placed.blocks
+        while not self._capabilities.thinking_last and rest and isinstance(rest[-1], Thinking):
+            rest.pop()
+            self._refuse_or_drop("thinking", "no message can end with it", message, places.pop())
+        return rest
 
     def _message(self, role: str, turn: str, blocks: Sequence[Block], *, cache: bool) -> list[Carried]:
         if not blocks:
@@ -426,14 +429,18 @@ class Conversation:
                 self._lose("dropped", message.turn, "text", "it is blank", place)
                 stripped = msgspec.structs.replace(stripped, content="")
             return stripped, []
-        inside: list[Text | Document | Native] = []
+        placed: CarriedBlocks[Text | Document | Native] = CarriedBlocks(joins_texts=self._capabilities.joins_texts)
         behind: list[Block] = []
         for block in result.content:
+            count = len(self._losses)
+            carried: Sequence[Text | Document | Native] = ()
             if isinstance(block, Document) and self._must_move(block):
                 self._lose("moved", message.turn, "document", "behind the tool result that it is part of", place)
                 behind.append(self._without_extra(block, message, place))
             else:
-                inside += self._nested(block, message, place)
+                carried = self._nested(block, message, place)
+            placed.add(block, carried, lost=len(self._losses) > count)
+        inside = placed.blocks
         if behind and not inside:
             inside = [Text(text=f"({len(behind)} document{'s' if len(behind) > 1 else ''}: see below)")]
         return msgspec.structs.replace(stripped, content=inside), behind

@@ -250,6 +250,7 @@ def test_what_a_string_says_goes_into_another_one_as_the_codec_spells_it(*, is_a
     marks = msgspec.json.decode(long.out_of_json(json.dumps(texts, ensure_ascii=is_ascii).encode()), type=list[str])
     spelled = long.encoded_into(msgspec.json.encode(["x".join(["1", *marks, *marks, "2"]), marks[0]]), b",")
     assert spelled == b"," + msgspec.json.encode(["x".join(["1", *texts, *texts, "2"]), texts[0]])
+    assert long.into([f"{mark}; x" for mark in marks]) == [f"{text}; x" for text in texts]
 
 
 @pytest.mark.parametrize(("text", "is_blank"), [(" \n\u3000" * PIECE, True), ("\t" * 40 * PIECE + "a", False)])
@@ -277,8 +278,9 @@ def test_a_text_that_is_made_in_pieces_stands_wherever_another_one_does() -> Non
     assert "".join(long.said_pieces(f"<{mark}>")) == f"<{text}>"
     assert long.into_json(msgspec.json.encode([mark])) == msgspec.json.encode([text])
     assert long.encoded_into(msgspec.json.encode([f"<{mark}>"])) == msgspec.json.encode([f"<{text}>"])
+    assert long.into(f"{mark}>") == f"{text}>"
     long.check()
-    assert made == 6
+    assert made == 7
 
 
 @pytest.mark.parametrize("source", [b'["not ended', b'["\xff"]', b"[" * 10_000])

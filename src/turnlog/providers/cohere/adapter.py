@@ -33,6 +33,7 @@ class Cohere(Provider):
     arguments_are_text = True
     capabilities = Capabilities(
         documents=IMAGES,
+        joins_texts=True,
         thinking="all",
         native=True,
         # Its own ids are the name of the tool and a mark, and can be longer than those of others.

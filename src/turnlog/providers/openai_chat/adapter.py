@@ -45,6 +45,7 @@ class OpenAIChat(Provider):
         documents=("image/gif", "image/jpeg", "image/png", "image/webp", "application/pdf"),
         document_name=request.FILE_NAME,
         text_documents=False,
+        joins_texts=True,
         native=True,
         tool_id_characters_max=40,
         tool_names=_NAMES,
