@@ -6,8 +6,6 @@ degraded by a rule and reported, or refused. A longer conversation goes on from 
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -44,10 +42,8 @@ from turnlog.providers.identity import same_model
 from turnlog.providers.joined_texts import CarriedBlocks
 from turnlog.providers.results import error_in_text
 from turnlog.providers.server_calls import ServerCalls, ServerPart
+from turnlog.providers.tool_ids import ToolIds
 from turnlog.providers.tool_names import ANY_NAME
-
-_ANY = "(?s:.+)"
-"""The form of the ids of an endpoint that may make them in any."""
 
 _B = TypeVar("_B", bound=Block)
 
@@ -137,8 +133,7 @@ class Conversation:
         self._results: dict[_Place, _Call | None] = {}
         """The call of each result; None for one without a call."""
         self._server_calls = ServerCalls()
-        self._wire_ids: dict[str, int] = {}
-        """The ids used on the wire, each with the number of the last one that was made from it."""
+        self._ids = ToolIds(self._capabilities)
         self._due: list[_Call] = []
         """The calls of the last message, if it was an assistant's: their results come next."""
         self._behind_erased = False
@@ -271,35 +266,11 @@ class Conversation:
         return self._capabilities.tool_ids_of_others or own
 
     def _wire_id(self, block: ToolUse, message: Message, place: int) -> str:
-        """Return the id of a call on the wire: its own where the wire takes it, else one made from it.
-
-        What the provider made itself it takes, however long, and in whatever form it makes them.
-        """
-        pattern, longest = self._capabilities.tool_id_pattern, self._capabilities.tool_id_characters_max
-        own = "" if block.id is None else block.id
-        if pattern is None:
-            return own or f"call_{len(self._calls) + 1}"
-        returns = self._is_to(message.provider, message.api)
-        pattern = pattern if self._capabilities.own_tool_ids_fit or not returns else _ANY
-        fits = re.fullmatch(pattern, own)
-        longest = max(longest, len(own)) if returns and fits else longest
-        mapped = own
-        if not own:
-            mapped = _in_form(f"call_{len(self._calls) + 1}", pattern, longest)
-        elif not fits or len(own) > longest:
-            mark = hashlib.sha256(own.encode()).hexdigest()[:8]
-            mapped = _in_form(f"{re.sub('[^a-zA-Z0-9]', '_', own)[: longest - 9]}_{mark}", pattern, longest)
-        repeat = self._wire_ids.get(mapped, 0)
-        unique = mapped
-        while unique in self._wire_ids:
-            repeat += 1
-            unique = _in_form(f"{mapped[: longest - 1 - len(str(repeat))]}_{repeat}", pattern, longest)
-        self._wire_ids |= {mapped: max(repeat, 1), unique: self._wire_ids.get(unique, 1)}
-        if unique != own:
-            reason = "is used twice" if mapped == own else "is not in the form of the wire"
-            why = f"{unique!r} for {own!r}, which {reason}" if own else f"{unique!r} for a call without an id"
+        """Return the id of a call on the wire: see `ToolIds`."""
+        wire_id, why = self._ids.add(block.id, returns=self._is_to(message.provider, message.api))
+        if why is not None:
             self._rename("tool_id", why, message, place)
-        return unique
+        return wire_id
 
     def _wire_name(self, block: ToolUse, message: Message, place: int) -> str:
         """Return the name of the tool that a call is of, as the wire takes it, whoever wrote it: see `ToolNames`."""
@@ -627,11 +598,6 @@ class Conversation:
 
 def _key(tool_use_id: object, name: object) -> str:
     return tool_use_id if isinstance(tool_use_id, str) else f"name:{name}"
-
-
-def _in_form(made: str, pattern: str, characters_max: int) -> str:
-    """Return an id that was made up if it is in a form, else digits of its SHA-256: a form may want one length."""
-    return made if re.fullmatch(pattern, made) else hashlib.sha256(made.encode()).hexdigest()[:characters_max]
 
 
 def _no_call(block: ToolResult) -> str:
