@@ -28,8 +28,9 @@ from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
 
 from turnlog.errors import ProviderError
 from turnlog.model.json_text import UNREADABLE
-from turnlog.providers.interface import Connection, PreparedRequest, RawEvent, not_a_base_url
+from turnlog.providers.exchange import Connection, PreparedRequest, not_a_base_url
 from turnlog.providers.proxies import check_proxies, proxy_of
+from turnlog.providers.reader import RawEvent
 from turnlog.providers.sending import Body, sent, told_how_far
 from turnlog.providers.wire import (
     EventBytes,

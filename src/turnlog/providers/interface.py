@@ -16,26 +16,34 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
-from itertools import chain
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 from weakref import WeakSet
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError, ProviderError
-from turnlog.model import CallError, ContextWindow, Delta, LossReport, Response, Tool
+from turnlog.model import ContextWindow, Delta, LossReport, Response, Tool
 from turnlog.model.chunked import Chunked
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.conversation import Conversation
 from turnlog.providers.cut_characters import CutCharacters
+from turnlog.providers.exchange import (
+    Connection,
+    Gathered,
+    Parameters,
+    PreparedRequest,
+    Reply,
+    not_a_base_url,
+    shown_who,
+)
 from turnlog.providers.losses import Losses, OnLoss
 from turnlog.providers.output_schema import OutputSchema, lose, output_schema, with_output
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender, recordable
 from turnlog.providers.server_calls import ServerPart
-from turnlog.web_address import parsed, shown
+from turnlog.web_address import parsed
 
 __all__ = [
     "Client",
@@ -53,92 +61,11 @@ __all__ = [
     "forget",
 ]
 
-Parameters = Mapping[str, Any]
-"""Parameters of a call. `max_tokens`, `temperature`, `top_p`, `stop_sequences` and `tool_choice` (`auto`, `none`,
-`required` or the name of a tool) have the same meaning for every provider; any other goes into the body as it is."""
-
 CONVERSATIONS_KEPT = 8
 """How many conversations an adapter keeps in the form of its wire, so that a longer one costs what is new of it."""
 
 CONVERSATION_BYTES_MAX = 128 * 1024 * 1024
 """A conversation that takes more bytes, with the window that it is of, is not kept: it would be for a long time."""
-
-
-class PreparedRequest(Struct, frozen=True, kw_only=True):
-    """The exact body of a request, in the parts that it shares with those of shorter and longer conversations.
-
-    Attributes:
-        adapter: the adapter's name.
-        version: the adapter's version.
-        provider: the provider.
-        api: the provider's api.
-        model: the model.
-        stream: whether the reply is to be streamed.
-        head: the body up to the first message.
-        messages: one fragment of the body a message, as the wire has them; one that is large may be several.
-        closing: the rest of the body.
-        loss_report: what the body does not carry as it was recorded.
-        tools: the tools that it offers.
-        params: the parameters that it was prepared with.
-        on_loss: what was to be done with what the wire cannot carry, where it was said.
-        erasure: global position of the last erasure that its window knew of, 0 for none; None if it is of no log.
-    """
-
-    adapter: str
-    version: str
-    provider: str
-    api: str
-    model: str
-    stream: bool
-    head: bytes
-    messages: Sequence[bytes]
-    closing: bytes
-    loss_report: LossReport
-    tools: tuple[Tool, ...] = ()
-    params: Parameters = {}
-    on_loss: OnLoss | None = None
-    erasure: int | None = None
-
-    @property
-    def parts(self) -> Iterator[bytes]:
-        """The body in its parts, in order."""
-        return chain((self.head,), self.messages, (self.closing,))
-
-    @property
-    def body(self) -> bytes:
-        """The body: JSON in UTF-8. Put together anew at each access."""
-        return b"".join(self.parts)
-
-
-class Connection(Struct, frozen=True, kw_only=True):
-    """How to reach a provider. The key is never stored, printed or put into an error.
-
-    Attributes:
-        api_key: the key, or None for an endpoint that asks for none.
-        base_url: another endpoint than the provider's own.
-        timeout_s: how long to wait for each next piece of a reply, in seconds; for a connection at most 30 s of it.
-        retries_max: how often to try again after a retryable error, before anything of a reply has come.
-        who: who is reached, for errors. The adapter says so.
-        provider: whose endpoint it is. The adapter says so, too.
-    """
-
-    api_key: str | None = None
-    base_url: str | None = None
-    timeout_s: float = 600.0
-    retries_max: int = 2
-    who: str = ""
-    provider: str = ""
-
-    def __repr__(self) -> str:
-        """Return the connection without its key."""
-        return f"Connection(base_url={self.base_url!r}, timeout_s={self.timeout_s}, retries_max={self.retries_max})"
-
-
-class Reply(Struct, frozen=True, kw_only=True):
-    """What came back from a call: the raw events as they were, and what they add up to."""
-
-    events: tuple[RawEvent, ...]
-    response: Response
 
 
 class Frame(Struct, frozen=True, kw_only=True):
@@ -469,7 +396,7 @@ class Provider(ABC):
         if connection.base_url is not None:
             if parsed(connection.base_url) is None:
                 raise not_a_base_url(self.name, connection)
-            return msgspec.structs.replace(connection, who=_who(self.provider, connection.base_url))
+            return msgspec.structs.replace(connection, who=shown_who(self.provider, connection.base_url))
         if not self._at_home:
             raise ProviderError(f"{self.provider!r} has no base URL: set one", provider=self.name)
         return msgspec.structs.replace(connection, base_url=self.base_url, who=self.provider)
@@ -490,7 +417,7 @@ class Provider(ABC):
             on_event: called with each raw event as it comes. Whoever cancels the call has these.
             on_delta: called with each piece to show.
         """
-        gathered = _Gathered(self, request, connection, on_event, on_delta)
+        gathered = Gathered(self.provider, self.reader(model=request.model), connection, on_event, on_delta)
         try:
             with self._open(request, connection) as events:
                 for event in events:
@@ -508,7 +435,7 @@ class Provider(ABC):
         on_delta: Callable[[Delta], None] | None = None,
     ) -> Reply:
         """Do what `call` does, for asyncio."""
-        gathered = _Gathered(self, request, connection, on_event, on_delta)
+        gathered = Gathered(self.provider, self.reader(model=request.model), connection, on_event, on_delta)
         try:
             async with self._aopen(request, connection) as events:
                 async for event in events:
@@ -527,64 +454,6 @@ def _asks_for_search(option: object) -> bool:
     if not (option is None or isinstance(option, bool)):
         raise ContentError(f"options.search: expected true or false, got {option!r}", field="options.search")
     return option is True
-
-
-def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:
-    """Return the error of an endpoint that no URL names."""
-    return ProviderError(f"{adapter}: {connection.base_url!r} is not a base URL: give http(s)://…", provider=adapter)
-
-
-def _who(provider: str, base_url: str) -> str:
-    """Return what errors call a provider at an address, without what may be a password or a key in it."""
-    parts = parsed(base_url)
-    return provider if parts is None else f"{provider} at {shown(parts).rstrip('/')}"
-
-
-class _Gathered:
-    """The events of one call, as they come."""
-
-    def __init__(
-        self,
-        provider: Provider,
-        request: PreparedRequest,
-        connection: Connection,
-        on_event: Callable[[RawEvent], None] | None,
-        on_delta: Callable[[Delta], None] | None,
-    ) -> None:
-        self._name = provider.provider
-        self._base_url = connection.base_url
-        self._reader = provider.reader(model=request.model)
-        self._cut = CutCharacters()
-        self._on_event = on_event
-        self._on_delta = on_delta
-        self._events: list[RawEvent] = []
-
-    def add(self, event: RawEvent) -> None:
-        self._events.append(event)
-        if self._on_event is not None:
-            self._on_event(event)
-        deltas = self._reader.add(self._cut.joined(event))
-        if self._on_delta is not None:
-            for delta in deltas:
-                self._on_delta(delta)
-
-    def reply(self, error: ProviderError | None = None) -> Reply:
-        response = recordable(self._reader.response())
-        told = response.error
-        if error is None and told is not None and self._base_url is not None:
-            # What the stream itself says has the provider's name, and not where that is.
-            message = told.message.replace(self._name, _who(self._name, self._base_url), 1)
-            response = msgspec.structs.replace(response, error=msgspec.structs.replace(told, message=message))
-        if error is not None:
-            response = response.failed(
-                CallError(
-                    message=str(error),
-                    retryable=error.retryable,
-                    status=error.status,
-                    retry_after_s=error.retry_after_s,
-                )
-            )
-        return Reply(events=tuple(self._events), response=response)
 
 
 _made: WeakSet[Provider] = WeakSet()
