@@ -171,7 +171,9 @@ class _Choice:
         if repeats:
             fields = further(fields, self._in_pieces)
         elif not whole:
-            self._in_pieces.update(name for name, value in fields.items() if name != "role" and not says_nothing(value))
+            for name, value in fields.items():
+                if name not in self._in_pieces and name != "role" and not says_nothing(value):
+                    self._in_pieces.add(name)
         return self.message.add(fields, whole=whole)
 
     def extra(self) -> Fields:

@@ -16,7 +16,10 @@ def told_in(event: Fields, choices: Sequence[Fields]) -> Raw | None:
 
     Groq has it in a field of its own where it was not asked for it, and Moonshot in a choice.
     """
-    places = (event, fields_of(event.get("x_groq")) or {}, *choices)
+    if not is_null(told := event.get("usage")):
+        return told
+    places = [fields_of(event["x_groq"]) or {}] if "x_groq" in event else []
+    places += [choice for choice in choices if "usage" in choice]
     return next((place["usage"] for place in places if not is_null(place.get("usage"))), None)
 
 

@@ -72,6 +72,8 @@ class Items:
             kind: the type of the item; empty where the piece does not say.
             begins: whether the piece announces an item, and is of none that has come to its end.
         """
+        if index is not None and (known := self._at.get(index)) is not None and name in (None, known.name):
+            return known  # as almost every piece is
         item = self._found(index, name, kind, begins=begins)
         if item is None:
             item = Item({"type": raw(kind)} | ({"id": raw(name)} if name else {}))
