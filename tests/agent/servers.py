@@ -4,10 +4,13 @@ import json
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from tests.wires.server import Answer, Received, WireServer, whole
 
 from turnlog.model import ServerMeta
 
@@ -169,3 +172,37 @@ class JsonServer:
                 pass
 
         return Handler
+
+
+class OneToolServer(WireServer):
+    """A server over HTTP, in a thread, whose one tool `go` is answered as a test wants it.
+
+    Attributes:
+        calls: how often the tool was called.
+    """
+
+    def __init__(self, answer: Answer) -> None:
+        """Take the answer to all calls of the tool. Its body may have `ID` for the id of the request."""
+        super().__init__()
+        self._answer = answer
+        self.calls = 0
+
+    def answer_to(self, request: Received) -> Answer:
+        """Return what to answer."""
+        if request.method != "POST":
+            return Answer(status=405)
+        message = json.loads(request.body)
+        match message["method"]:
+            case "initialize":
+                version = message["params"]["protocolVersion"]
+                information = {"name": "s", "version": "1"}
+                result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": information}
+            case "tools/list":
+                result = {"tools": [{"name": "go", "inputSchema": {"type": "object"}}]}
+            case "tools/call":
+                self.calls += 1
+                chunks = [chunk.replace(b"ID", str(message["id"]).encode()) for chunk in self._answer.chunks]
+                return replace(self._answer, chunks=chunks)
+            case _:
+                return Answer(status=202)
+        return whole(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())

@@ -32,6 +32,7 @@ from turnlog.errors import ToolServerError
 from turnlog.model import Document, ServerMeta, Source, Text, Tool
 
 NOTHING = Raw(b"{}")
+NOT_REPEATED = "The call was not repeated, for it may have had effects."
 
 
 def text_of(outcome: ToolOutcome) -> str:
@@ -507,7 +508,7 @@ def test_a_server_over_http_without_streams() -> None:
         assert used(server.meta, use) == [
             f"{label} answered with an error: no (code -32602)",
             "1",
-            f"{label} answered with HTTP 500 (Server returned an error response)",
+            f"{label} answered with HTTP 500 (Server returned an error response)\n{NOT_REPEATED}",
             "1",
             "2",
             f"{label} answered with HTTP 400 (No valid session)",
@@ -533,6 +534,7 @@ def test_a_server_over_http_that_crashes_during_a_call_is_an_error(http: HttpSer
     """The stream of the answer breaks off."""
     outcome = called(http.meta(), "s___crash", '{"message":"bye"}')
     assert outcome.is_error
+    assert outcome.may_have_had_effects
     said = text_of(outcome).removeprefix(f"MCP server 's' at {http.url} ")
     assert re.match("ended its answer before the result|cannot be reached", said)
 

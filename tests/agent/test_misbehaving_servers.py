@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tests.agent.running import run
 from tests.agent.scripted import Scripted, call, say
+from tests.agent.servers import OneToolServer
+from tests.wires.server import Answer, stream, whole
 
 from turnlog import TurnLog
 from turnlog.agent.events import RunEvent, ToolsNoted
@@ -37,6 +39,32 @@ CASES = {
 GIVEN_UP = {"nothing", "late_answer", "progress", "forever", "wrong_json"}
 """Those that the call is given up of: they get a short time-out."""
 
+PAGE_OF_HTML = Answer(headers={"content-type": "text/html"}, chunks=[b"<html>"])
+NOT_NOW = b'{"jsonrpc":"2.0","id":ID,"error":{"code":-32000,"message":"not now"}}'
+
+HTTP_CASES = {
+    "ends its stream before the result": stream([]),
+    "breaks its stream off before the result": stream([], cut=True),
+    "breaks off behind the headers": Answer(headers={"content-type": "application/json"}, cut=True),
+    "answers with nothing": Answer(headers={"content-type": "application/json"}),
+    "answers with no type of content": Answer(status=204),
+    "answers with what is not JSON": whole(b"{nope"),
+    "answers with what is not JSON, in a stream": stream([b"{nope"]),
+    "answers with a page of HTML": PAGE_OF_HTML,
+    "answers 202": Answer(status=202),
+    "answers 303": Answer(status=303, headers={"location": "http://other.example/"}),
+    "answers 307": Answer(status=307, headers={"location": "http://other.example/"}),
+    "answers 400": Answer(status=400),
+    "answers 401": Answer(status=401),
+    "answers 405": Answer(status=405),
+    "answers 429": Answer(status=429),
+    "answers 500": Answer(status=500),
+    "answers 500, with an error of the protocol": whole(NOT_NOW, status=500),
+    "answers 504": Answer(status=504),
+    "answers with an error of the protocol": whole(NOT_NOW),
+}
+"""What a server over HTTP answers to a call: the first cell of the row in the table."""
+
 
 def rows(heading: str) -> dict[str, str]:
     """Return the rows of the table below a heading of the page, by their first cells."""
@@ -53,6 +81,7 @@ def row(*cells: str) -> str:
 def test_the_page_has_a_row_for_each_way_to_misbehave() -> None:
     """And no other."""
     assert list(rows("MCP servers")) == list(CASES.values())
+    assert list(rows("MCP servers over HTTP")) == list(HTTP_CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -87,6 +116,25 @@ def test_a_server_that_misbehaves_is_a_result_and_the_run_goes_on(
         f"`{attempt.ending}`" + ("" if sent == kept else f", all {len(kept.encode()):,} bytes"),
         "the time-out" if attempt.duration_ms > timeout_s * 900 else "less than the time-out",
         quoted(text(second.result)),
+    )
+
+
+@pytest.mark.parametrize("name", HTTP_CASES)
+def test_a_call_over_http_is_repeated_only_where_the_server_has_refused_it(log: TurnLog, name: str) -> None:
+    """As the page says it, in a run that tries tools again: the result, what the log has, how often it was called."""
+    with OneToolServer(HTTP_CASES[name]) as server:
+        log.servers.set("s", url=f"{server.url}/mcp")
+        adapter = Scripted(call(("s___go", {})), say("Done."))
+        result = run(log, adapter, servers=["s"], on_tool_error="retry", tool_retry_wait_s=0.01)
+        address = f"{server.url}/mcp"
+
+    assert result.stopped == "done"
+    [turn] = [turn.id for turn in result.turns if log.tool_calls.of(turn.id)]
+    [called] = log.tool_calls.of(turn)
+    assert server.calls == len(called.attempts)
+    [ending] = {attempt.ending for attempt in called.attempts}
+    assert rows("MCP servers over HTTP").get(name) == row(
+        name, quoted(text(called.result).replace(address, "ADDRESS")), f"`{ending}`", str(server.calls)
     )
 
 

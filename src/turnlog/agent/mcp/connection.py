@@ -37,13 +37,13 @@ from pydantic import FileUrl, ValidationError
 
 from turnlog.agent.mcp.content import outcome_of
 from turnlog.agent.mcp.exchange import Dispatcher, Exchange, Request, Result, current_exchange, exchanged, pages
-from turnlog.agent.mcp.failures import StderrTail, never_connected, reason
+from turnlog.agent.mcp.failures import StderrTail, has_unknown_end, never_connected, reason
 from turnlog.agent.mcp.grants import Grant
 from turnlog.agent.mcp.launch import Launch
 from turnlog.agent.mcp.listing import ListedTool
 from turnlog.agent.mcp.login import Person, ServerLogin
 from turnlog.agent.mcp.resources import ServerResource, resource_of
-from turnlog.agent.mcp.signals import CallRefusedError, ConnectionGoneError, label
+from turnlog.agent.mcp.signals import CallRefusedError, ConnectionGoneError, EndUnknownError, label
 from turnlog.agent.mcp.transport import Streams, reach, run_program
 from turnlog.agent.progress import Progress, progress_listener
 from turnlog.agent.toolbox import ToolOutcome
@@ -152,12 +152,13 @@ class Connection:
         Raises:
             TimeoutError: it took longer than that, and the server was told to stop. Where
                 something came that cannot be read, it says so.
-            CallRefusedError: the server answered with an error of the protocol.
-            ConnectionGoneError: the server went away, before the call or during it.
+            CallRefusedError: the server refused it, or answered with an error of the protocol.
+            ConnectionGoneError: the server went away before the call.
+            EndUnknownError: the server went away during the call, or answered with no result and no refusal.
         """
         session = self._session
         if session is None or not self.alive:
-            raise ConnectionGoneError(self._message(self._failure or "has ended"), sent=False)
+            raise ConnectionGoneError(self._message(self._failure or "has ended"))
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         exchange = Exchange()
         on_progress, unreadable = self._on_progress(), self._unreadable
@@ -428,23 +429,26 @@ class Connection:
 
     # What went wrong, in words
 
-    async def _explained(self, error: MCPError, exchange: Exchange) -> CallRefusedError | ConnectionGoneError:
+    async def _explained(
+        self, error: MCPError, exchange: Exchange
+    ) -> CallRefusedError | ConnectionGoneError | EndUnknownError:
         if exchange.login is not None:
             return CallRefusedError(self._launch.scrub(f"{label(self._meta)} {exchange.login}"))
         status = exchange.status
         if status == 404 and self._session_lost:
             # Streamable HTTP, Session Management: the server does not know the session any more, so it did nothing.
-            return ConnectionGoneError(self._message("has forgotten this session"), sent=False)
+            return ConnectionGoneError(self._message("has forgotten this session"))
         if error.code == CONNECTION_CLOSED and self._task is not None:
             if await self._has_ended():
                 # A program may go on for a moment when its output has ended. Its last words are known when it is gone.
                 await asyncio.wait({self._task}, timeout=self._close_timeout_s)
                 message = self._message(self._failure or "ended during the call")
-                return ConnectionGoneError(message, sent=not self._never_connected)
+                return ConnectionGoneError(message) if self._never_connected else EndUnknownError(message)
             self.suspect = True
         # Some servers do not say that they forgot the session but refuse it in other ways.
         self.suspect = self.suspect or status >= 400
-        return CallRefusedError(self._launch.scrub(f"{label(self._meta)} {self._why(error, exchange)}"))
+        why = self._launch.scrub(f"{label(self._meta)} {self._why(error, exchange)}")
+        return EndUnknownError(why) if has_unknown_end(error, status) else CallRefusedError(why)
 
     async def _has_ended(self) -> bool:
         """Return whether the connection has ended: servers have errors of their own with the code that says so."""

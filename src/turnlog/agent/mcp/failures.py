@@ -123,16 +123,42 @@ def _through(error: Exception, meta: ServerMeta) -> str:
 
 
 _SAID_BY_THE_SDK = (
-    (re.compile("Failed to parse (?:JSON response|SSE message)"), "answered with what cannot be read"),
+    (
+        re.compile("Failed to parse (?:JSON response|SSE message)|SSE stream failed"),
+        "answered with what cannot be read",
+    ),
+    (re.compile("Unexpected content type: $"), "answered without a type of content, and with no result"),
     (
         re.compile(r"Unexpected content type: ([^\s;]*)"),
         r"answered with \1, which is none of MCP: is it the address of a streamable HTTP endpoint?",
     ),
     (re.compile(r"Redirect to (\S+) not followed"), r"redirects to \1, which is not followed: is that its address?"),
     (re.compile("server answered a request with 202 Accepted"), "answered with HTTP 202, and with no result"),
-    (re.compile("SSE stream ended without a response"), "ended its answer before the result"),
+    (
+        re.compile("SSE stream ended (?:without a response|and reconnection attempts were exhausted)"),
+        "ended its answer before the result",
+    ),
 )
 """What the SDK says of an answer in the place of the server, and what is said here."""
+
+_ELSEWHERE = frozenset({301, 307, 308})
+"""Statuses that say that a request is to be made at another address, as it is (RFC 9110 §15.4)."""
+
+
+def has_unknown_end(error: MCPError, status: int) -> bool:
+    """Return whether nothing says what became of a call that ended with an error: the server may have made it.
+
+    It has not where it answered with an error of the protocol, or with a status that refuses the request: one of 4xx
+    (RFC 9110 §15.5), or one that leads to another address. A 5xx may be of a proxy that waited in vain, or of a server
+    that failed when the tool had run, and a stream can end, or an answer be none, behind anything that was done.
+
+    Args:
+        error: what the SDK raised.
+        status: the HTTP status of the answer; 0 where there was none.
+    """
+    if status >= 300:
+        return not (status in _ELSEWHERE or 400 <= status < 500)
+    return any(said.match(error.message) for said, _ in _SAID_BY_THE_SDK)
 
 
 def _refusal(error: MCPError, server: str, *, started: bool, status: int, keyring: str) -> str:

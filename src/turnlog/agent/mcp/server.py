@@ -22,7 +22,13 @@ from turnlog.agent.mcp.descriptions import (
 from turnlog.agent.mcp.grants import Grant, kept_grant
 from turnlog.agent.mcp.launch import Launch, launch
 from turnlog.agent.mcp.resources import ServerResource
-from turnlog.agent.mcp.signals import CallRefusedError, ConnectionGoneError, KeyringUnusableError, label
+from turnlog.agent.mcp.signals import (
+    CallRefusedError,
+    ConnectionGoneError,
+    EndUnknownError,
+    KeyringUnusableError,
+    label,
+)
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.model import ServerMeta, Tool
@@ -135,10 +141,10 @@ class Server:
                     " the call was given up, and may have had effects",
                     may_have_had_effects=True,
                 )
+            except EndUnknownError as error:
+                why = f"{error}\nThe call was not repeated, for it may have had effects."
+                return ToolOutcome.error(why, may_have_had_effects=True)
             except ConnectionGoneError as error:
-                if error.sent:
-                    why = f"{error}\nThe call was not repeated, for it may have had effects."
-                    return ToolOutcome.error(why, may_have_had_effects=True)
                 gone = str(error)
             except ValueError as error:
                 why = f"{self._label}: the result cannot be read: {error}"

@@ -12,19 +12,15 @@ def label(meta: ServerMeta) -> str:
 
 
 class CallRefusedError(Exception):
-    """Say that a server answered a request with an error of the protocol."""
+    """Say that a server has refused a request, or answered it with an error of the protocol."""
 
 
 class ConnectionGoneError(Exception):
-    """Say that a server went away.
+    """Say that a server went away, or forgot the session, before it did anything of a request."""
 
-    Attributes:
-        sent: whether the request may have reached it.
-    """
 
-    def __init__(self, message: str, *, sent: bool) -> None:
-        super().__init__(message)
-        self.sent = sent
+class EndUnknownError(Exception):
+    """Say that a request was sent, and that nothing came which says what became of it."""
 
 
 class MisbehaviourError(Exception):
