@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 from turnlog.errors import StoreClosedError
@@ -52,7 +52,8 @@ class LongWork:
         try:
             yield
         finally:
-            _inside.reset(token)
+            with suppress(ValueError):  # a run that nobody awaits any more is ended in another context
+                _inside.reset(token)
             with self._lock:
                 self._works.discard(work)
             work.is_over.set()

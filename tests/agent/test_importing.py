@@ -58,7 +58,14 @@ _ASYNC_RUN = """
         assert len(result.turns) == 4, result
 """
 
-LIGHT = {"turnlog.agent", "turnlog.agent.late", "turnlog.agent.run_events", "turnlog.executors", "turnlog.long_work"}
+LIGHT = {
+    "turnlog.agent",
+    "turnlog.agent.late",
+    "turnlog.agent.letting_go",
+    "turnlog.agent.run_events",
+    "turnlog.executors",
+    "turnlog.long_work",
+}
 """What starts a run in an event loop: a thread imports the rest."""
 
 SDKS = ("anthropic", "openai", "httpx2", "pydantic", "mcp", "jsonschema", "docstring_parser", "cryptography")

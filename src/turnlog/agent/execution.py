@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_
 from turnlog.agent.combined import CombinedTools, no_such_tool
 from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolProgress, ToolRetried, ToolStarted
 from turnlog.agent.ledger import Ledger
-from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
+from turnlog.agent.letting_go import ENDING, GRACE_S, LEAVING, CarriedError, cancellations, carried, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
 from turnlog.agent.progress import progress_told
@@ -284,10 +284,11 @@ class Execution:
         try:
             async with asyncio.TaskGroup() as group:
                 for on in waiting:
-                    group.create_task(self._run(on))
+                    group.create_task(carried(self._run(on)))
         except BaseExceptionGroup as errors:
-            # Only callbacks of whoever follows the run raise here: that one error is what they expect to see.
-            raise errors.exceptions[0] from None
+            # Only callbacks and middleware raise here, and Ctrl-C: that one error is what they expect to see.
+            raised = errors.exceptions
+            raise next((each.error for each in raised if isinstance(each, CarriedError)), raised[0]) from None
         for on in waiting:
             if on.outcome is None:  # something in it has cancelled its own task, and nobody this one
                 outcome = ToolOutcome.error(CANCELLED_WITHIN, may_have_had_effects=on.was_called)
@@ -432,7 +433,7 @@ class Execution:
                 raise RunError(
                     f"a middleware of {on.call.name!r} raised CancelledError in a run that goes on"
                 ) from error
-            except Exception:
+            except (Exception, *LEAVING):
                 if once.returned is not None:  # it is recorded, whatever a middleware makes of it
                     on.end(once.returned)
                     self._finish(on, once.returned)
@@ -465,7 +466,9 @@ class Execution:
                     on.end(on.outcome)
                 raise
             return ToolOutcome.error(CANCELLED_WITHIN, may_have_had_effects=True)
-        except Exception as error:  # noqa: BLE001 - a toolbox that breaks its contract is an error like any other
+        except ENDING:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a toolbox that breaks its contract is an error like any other
             if isinstance(error, TimeoutError) and timer.expired():
                 why = f"the tool had no result after {limit_s:g} s, and was given up"
                 return ToolOutcome.error(why, may_have_had_effects=True)

@@ -15,6 +15,7 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from turnlog.agent.letting_go import ENDING
 from turnlog.agent.parameter_models import Models, read_model
 from turnlog.agent.plain_values import json_text
 from turnlog.agent.told_errors import told_error
@@ -156,7 +157,9 @@ def _described(docstring: str) -> tuple[str, dict[str, str]]:
 async def _awaited(returned: Awaitable[object]) -> ToolOutcome:
     try:
         value = await returned
-    except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told
+    except ENDING:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a tool raises, `sys.exit()` too, the model is told
         return _raised(error)
     return _outcome(value)
 

@@ -1,4 +1,4 @@
-"""Tools, middleware and callbacks that do not let themselves be ended: nobody waits for them for ever."""
+"""Tools, middleware and callbacks that do not let themselves be ended, or that end everything: a run stays in order."""
 
 from __future__ import annotations
 
@@ -13,8 +13,41 @@ GRACE_S = 1.5
 
 _POLL_S = 0.05
 
+ENDING = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+"""What ends whatever awaits it; of all else that a tool raises the model is told."""
+
+LEAVING = (SystemExit, KeyboardInterrupt)
+"""What leaves the event loop at once, from whatever task raises it: all other tasks stay where they are."""
+
 _left: set[asyncio.Future[Any]] = set()
 """Tasks that go on; kept, for tasks that nobody has may end before they do."""
+
+
+class CarriedError(Exception):
+    """Carry out of a task what would leave the event loop there. It never leaves turnlog."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+async def carried(work: Awaitable[T]) -> T:
+    """Await work in a task of its own; what would leave the event loop there is for who awaits that: see `result_of`.
+
+    So a run that it ends can still record what there was. It leaves the event loop with the run.
+    """
+    try:
+        return await work
+    except LEAVING as error:
+        raise CarriedError(error) from None
+
+
+def result_of(task: asyncio.Future[T]) -> T:
+    """Return the result of a task that has ended, or raise what it has raised, also what it has `carried`."""
+    try:
+        return task.result()
+    except CarriedError as carrying:
+        raise carrying.error from None
 
 
 def cancellations() -> int:
@@ -39,7 +72,7 @@ async def ended_or_left(
     Raises:
         CancelledError: it was cancelled, from here or from within, or is left at work.
     """
-    task = asyncio.ensure_future(work)
+    task = work if asyncio.isfuture(work) else asyncio.ensure_future(carried(work))
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
@@ -47,7 +80,7 @@ async def ended_or_left(
             _leave(task)
             on_left()
             raise
-    return task.result()
+    return result_of(task)
 
 
 async def ends(task: asyncio.Future[Any], is_busy: Callable[[], bool]) -> bool:

@@ -176,6 +176,8 @@ class ModelCalls:
                 )
             )
             reply = await target.adapter.acall(request, connection, on_event=events.append, on_delta=self._deltas(call))
+        except GeneratorExit:  # the event loop is gone: nothing can be recorded
+            raise
         except BaseException as error:
             arrived = target.adapter.aggregate(events, model=request.model)
             await self._reply(target, call, events, arrived.failed(_cause(error), stop_reason="aborted"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from turnlog.agent.events import HeadBusy, OnEvent
+from turnlog.agent.letting_go import LEAVING
+from turnlog.agent.own_loop import given_back_at_close
 from turnlog.agent.run_log import RunLog
 from turnlog.agent.settled import settled
 from turnlog.agent.start import last_turn
@@ -25,26 +27,37 @@ _SLICE_S = 0.5
 class AtWork:
     """The turn that a run is at work on: no other run goes on from it meanwhile.
 
-    It is a lock of the store: when the process ends, however it ends, the turn is free. On leaving the context, too.
+    It is a lock of the store: when the process ends, however it ends, the turn is free. On leaving the context, too,
+    and where the event loop is closed before that, as by a person who does not wait for what is being ended.
     """
 
     def __init__(self, log: RunLog) -> None:
         """Begin with no turn."""
         self._log = log
         self._turn: str | None = None
-        self._release: Release | None = None
         self._places: list[Release] = []
         """Locks of the names that this run begins at: other runs that wait do not begin there meanwhile."""
+        self._held: list[Release] = []
+        """All locks that it has, from the moment that a thread has taken one until it is given back."""
+        self._is_over = False
+        self._known = ExitStack()
 
     async def __aenter__(self) -> Self:
         """Return it."""
+        self._known.enter_context(given_back_at_close(self._drop))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Let go of the turn."""
-        await self.end()
+        self._is_over = True
+        with self._known:
+            try:
+                await self._let_go(list(self._held))
+            except LEAVING:
+                self._drop()
+                raise
 
     async def wait(self, continues: str | Sequence[str] | None, wait_s: float, tell: OnEvent, *, respond: bool) -> None:
         """Wait until no other run is at work on the turns to continue.
@@ -82,32 +95,54 @@ class AtWork:
         Returns:
             False where another run has it, or has recorded more behind it under that name in this moment.
         """
-        self._release = await settled(self._log.executors, partial(_taken, self._log, turn, named))
+        release = await settled(self._log.executors, partial(self._taken, turn, named))
         self._turn = turn.id
-        return self._release is not None
+        return release is not None
 
     async def move(self, turn: Turn) -> bool:
         """Take the turn that the run has recorded, and let go of the one before; False where another run has it."""
         if turn.id != self._turn:
             # What there was is let go of when this one is taken: whoever looks sees one of them taken.
-            release = await settled(self._log.executors, partial(self._log.store.locks.take, turn.id))
-            await self.end()
-            self._turn, self._release = turn.id, release
+            before = list(self._held)
+            release = await settled(self._log.executors, partial(self._take, turn.id))
+            await self._let_go(before)
+            self._turn, self._places = turn.id, []
             return release is not None
         places, self._places = self._places, []
         await self._let_go(places)
         return True
 
-    async def end(self) -> None:
-        """Let go of the turn."""
-        held = [*self._places, *([] if self._release is None else [self._release])]
-        self._places, self._release, self._turn = [], None, None
-        await self._let_go(held)
-
     async def _let_go(self, held: Sequence[Release]) -> None:
         if held:
+            with suppress(StoreError):  # the log is closed, and has none any more
+                await settled(self._log.executors, partial(self._give_back, held))  # a server is told
+
+    def _take(self, name: str) -> Release | None:
+        release = self._log.store.locks.take(name)
+        if release is not None:
+            self._held.append(release)
+        if self._is_over:
+            self._drop()
+        return release
+
+    def _taken(self, turn: Turn, named: str) -> Release | None:
+        release = None if _is_fresh(self._log, turn) else self._take(turn.id)
+        if release is not None and self._log.turn(named).id != turn.id:
+            self._give_back([release])
+            return None
+        return release
+
+    def _drop(self) -> None:
+        """Give all locks back, also one that a thread is about to take."""
+        self._is_over = True
+        self._give_back(list(self._held))
+
+    def _give_back(self, held: Sequence[Release]) -> None:
+        for release in held:
             with suppress(StoreError):  # a connection that is lost has no locks
-                await settled(self._log.executors, partial(_release, held))  # a server is told
+                release()
+            with suppress(ValueError):  # it was given back a moment ago
+                self._held.remove(release)
 
     def _begin_after(self, continues: str | Sequence[str] | None, respond: bool) -> Turn | None:
         """Keep other runs that wait from beginning there, and return the turn that another run is at work on, or None.
@@ -117,10 +152,10 @@ class AtWork:
         named = {continues} if isinstance(continues, str) else set(continues or ())
         locks, names = self._log.store.locks, [""] if respond else sorted(named)
         if not self._places:
-            places = [locks.take(f"begin {name}") for name in names]
+            places = [self._take(f"begin {name}") for name in names]
             self._places = [place for place in places if place is not None]
             if None in places:
-                _release(self._places)
+                self._give_back(self._places)
                 self._places = []
                 return self._at(names[places.index(None)])
         turns = map(self._at, names)  # not before: only now they stay where they are
@@ -128,19 +163,6 @@ class AtWork:
 
     def _at(self, name: str) -> Turn:
         return self._log.turn(name) if name else last_turn(self._log)
-
-
-def _release(held: Sequence[Release]) -> None:
-    for release in held:
-        release()
-
-
-def _taken(log: RunLog, turn: Turn, named: str) -> Release | None:
-    release = None if _is_fresh(log, turn) else log.store.locks.take(turn.id)
-    if release is not None and log.turn(named).id != turn.id:
-        release()
-        return None
-    return release
 
 
 def _is_fresh(log: RunLog, turn: Turn) -> bool:

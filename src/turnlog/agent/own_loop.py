@@ -7,11 +7,13 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
+from weakref import WeakKeyDictionary
 
+from turnlog.agent.letting_go import LEAVING
 from turnlog.errors import RunError
 from turnlog.executors import is_in_a_loop
 from turnlog.hurry import HURRY
@@ -27,7 +29,8 @@ class OwnLoop:
 
     The first Ctrl-C cancels what runs. `asyncio.Runner` breaks off at the second, and so leaves behind what was being
     ended: programs, and turns that were to be recorded. Here further ones change nothing, as long as the loop goes on,
-    for `PATIENCE_S` seconds, and what waits for a server's answer gives up soon.
+    for `PATIENCE_S` seconds, and what waits for a server's answer gives up soon. What leaves the loop all the same, a
+    Ctrl-C where something holds it up or the SystemExit of a signal handler, ends what runs as the first one does.
     """
 
     def __init__(self, *, instead: str = "await it there") -> None:
@@ -62,19 +65,25 @@ class OwnLoop:
     ) -> None:
         """Cancel what still runs, wait for it, and close the loop."""
         self._is_closing = True
+        loop = self._runner.get_loop()
         try:
             self._runner.__exit__(kind, error, trace)
         finally:
-            HURRY.end()
-            self._woken.close()
-            if self._caught:
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                for give_back in _at_close.pop(loop, ()):
+                    give_back()
+            finally:
+                HURRY.end()
+                self._woken.close()
+                if self._caught:
+                    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, and return its result.
 
         Raises:
             KeyboardInterrupt: Ctrl-C has cancelled it.
+            SystemExit: a signal handler, or a task beside it, has raised that. It was cancelled.
         """
 
         async def watched() -> T:
@@ -89,8 +98,30 @@ class OwnLoop:
             if self._interrupted_s is None:
                 raise
             raise KeyboardInterrupt from None
+        except LEAVING as left:
+            if self._task is not None:
+                self._end(self._task, left)
+            raise
         finally:
             self._task = None
+
+    def _end(self, task: asyncio.Task[Any], left: BaseException) -> None:
+        """Cancel what runs when something has left the loop beside it, and let it come to its end.
+
+        Raises:
+            Exception: what it could not do, as where a store takes nothing. It goes before what has left the loop.
+        """
+        if task.done():
+            return
+        if not task.cancelling():
+            task.cancel()
+        until_s = time.monotonic() + PATIENCE_S
+        while not task.done() and (left_s := until_s - time.monotonic()) > 0:
+            with suppress(*LEAVING):  # of one more task of it
+                self._runner.run(_waited(task, left_s))
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if isinstance(error, Exception):
+            raise error from left
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         now_s = time.monotonic()
@@ -112,6 +143,29 @@ class OwnLoop:
     def _refuse_in_a_loop(self) -> None:
         if is_in_a_loop():
             raise RunError(f"an event loop runs in this thread: {self._instead}")
+
+
+_at_close: WeakKeyDictionary[asyncio.AbstractEventLoop, list[Callable[[], None]]] = WeakKeyDictionary()
+"""By event loops, what gives back what is held there."""
+
+
+@contextmanager
+def given_back_at_close(give_back: Callable[[], None]) -> Generator[None]:
+    """Have something given back also where the event loop, an `OwnLoop`, is closed before this context is left.
+
+    Args:
+        give_back: gives it back, without raising. A second call does nothing.
+    """
+    held = _at_close.setdefault(asyncio.get_running_loop(), [])
+    held.append(give_back)
+    try:
+        yield
+    finally:
+        held.remove(give_back)
+
+
+async def _waited(task: asyncio.Task[Any], timeout_s: float) -> None:
+    await asyncio.wait([task], timeout=timeout_s)
 
 
 @contextmanager

@@ -81,6 +81,7 @@ def progress_told(tell: OnProgress) -> Generator[None]:
         yield
     finally:
         is_over = True
-        _on_progress.reset(token)
+        with suppress(ValueError):  # a call that nobody awaits any more is ended in another context
+            _on_progress.reset(token)
         if failures:
             raise failures[0]

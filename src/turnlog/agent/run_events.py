@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Self
 from msgspec import Struct
 from typing_extensions import TypeVar
 
+from turnlog.agent.letting_go import carried, result_of
 from turnlog.errors import RunError
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ class RunEvents(Generic[T]):
         if run is not None and not run.done():
             run.cancel()
             await asyncio.wait([run])
-            if not run.cancelled() and (error := run.exception()) is not None:
-                raise error
+            if not run.cancelled():
+                result_of(run)
         if not self._is_asked:
             await self._events.aclose()
 
@@ -174,16 +175,16 @@ async def _followed(start: _Start[T], state: _State) -> AsyncGenerator[RunEvent 
 
     if state.closed:
         return
-    state.run = run = asyncio.ensure_future(start(told.put_nowait, on_delta))
+    state.run = run = asyncio.ensure_future(carried(start(told.put_nowait, on_delta)))
     run.add_done_callback(lambda _: told.put_nowait(None))
     try:
         while (event := await told.get()) is not None:
             yield event
         if not state.closed:
-            yield RunFinished(result=await run)
+            yield RunFinished(result=result_of(run))
     finally:
         if not run.done():
             run.cancel()
             await asyncio.wait([run])
-            if not run.cancelled() and (error := run.exception()) is not None:
-                raise error
+            if not run.cancelled():
+                result_of(run)

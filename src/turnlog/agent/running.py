@@ -312,6 +312,8 @@ class Run:
             await execution.execute(decisions)
         except ToolCallTakenError:
             return "busy"
+        except GeneratorExit:  # the event loop is gone: nothing can be recorded
+            raise
         except BaseException:
             if HURRY.is_final and execution.is_broken_off:
                 # Whoever goes on says what is to become of what was at work, as behind a kill: nobody here can.

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
+from turnlog.agent.letting_go import carried, result_of
 from turnlog.executors import Executors
 from turnlog.hurry import hurry, hurry_of_run
 
@@ -53,7 +54,7 @@ async def delivered(work: Awaitable[T]) -> T:
 
 async def finished(work: Awaitable[T]) -> T:
     """Await work to its end, and return its result. A cancellation that comes meanwhile waits, as in `settled`."""
-    future = asyncio.ensure_future(work)
+    future = asyncio.ensure_future(carried(work))
     cancellations, _ = 0, hurry().since_s
     while not future.done():
         try:
@@ -67,4 +68,4 @@ async def finished(work: Awaitable[T]) -> T:
         assert task is not None
         task.uncancel()
         task.cancel()
-    return future.result()
+    return result_of(future)
