@@ -228,12 +228,14 @@ def test_others_can_append_while_a_log_is_verified(file_log: TurnLog, store_path
     thread = threading.Thread(target=append)
     thread.start()
     try:
-        reports = [file_log.verify() for _ in range(5)]
+        reports = [file_log.verify()]
+        while len(reports) < 5 or reports[-1].events == reports[0].events:  # a sync may take as long as all of these
+            reports.append(file_log.verify())
     finally:
         stop.set()
         thread.join()
-    assert [report.damage for report in reports] == [()] * 5
-    assert [report.events for report in reports] == sorted({report.events for report in reports})
+    assert [report.damage for report in reports] == [()] * len(reports)
+    assert [report.events for report in reports] == sorted(report.events for report in reports)
 
 
 def test_no_snapshot_is_held_from_page_to_page(file_log: TurnLog, store_path: Path) -> None:
