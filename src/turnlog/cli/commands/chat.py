@@ -17,19 +17,19 @@ from turnlog.agent.start import last_turn, server_names
 from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
-from turnlog.cli.commands.run import EXIT_STOPPED, report
-from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UntoldError, error_line
+from turnlog.cli.commands.run import not_printed, report
+from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, error_line
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.json_text import shortened
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, abandon_output, note, write_json
+from turnlog.cli.output import Screen, note, write_json
 from turnlog.cli.preview import previews
 from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions
 from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
-from turnlog.errors import StoreError, TurnlogError, os_reason
+from turnlog.errors import StoreError, TurnlogError
 from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.model import Message, Text
@@ -74,12 +74,8 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
         except OSError as error:
             if not session.at:
                 raise
-            abandon_output()
-            where = f"what was said is recorded: `turnlog chat -c {session.place_to_type()}` goes on from there"
-            if isinstance(error, BrokenPipeError):
-                note(f"stopped: whoever read the output has closed it; {where}")
-                return EXIT_STOPPED
-            raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
+            again = f"`turnlog chat -c {session.place_to_type()}` goes on from there"
+            return not_printed(error, f"what was said is recorded: {again}")
         finally:
             session.close()
         if session.at:

@@ -117,12 +117,7 @@ def run(
         except OSError as error:
             if live.turn is None:
                 raise
-            abandon_output()
-            where = f"what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on"
-            if isinstance(error, BrokenPipeError):  # `turnlog run … | head`
-                note(f"stopped: whoever read the output has closed it; {where}")
-                return EXIT_STOPPED
-            raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
+            return not_printed(error, f"what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on")
     with telling(f"all that happened is recorded, up to {result.head.id}, but it could not be printed"):
         again = _again(result.head, "TEXT" if content is not None and not result.turns else "")
         how = " --on-interrupted report" if result.stopped == "interrupted" else ""
@@ -148,6 +143,23 @@ def report(result: RunResult, live: Live, again: str, smaller: str, *, json: boo
     ends = result.stopped in ("length", "refusal", "invalid") and not result.unanswered
     note(f"stopped: {why}" if ends else f"stopped: {why}: `{again}` goes on")
     return EXIT_STOPPED
+
+
+def not_printed(error: OSError, where: str) -> int:
+    """Say that a run was broken off because its output could not be written, and return the exit status.
+
+    Args:
+        error: why it could not.
+        where: what is recorded, and what goes on from there.
+
+    Raises:
+        UntoldError: it is not that whoever read the output has closed it.
+    """
+    abandon_output()
+    if isinstance(error, BrokenPipeError):  # `turnlog run … | head`
+        note(f"stopped: whoever read the output has closed it; {where}")
+        return EXIT_STOPPED
+    raise UntoldError(f"it could not be printed ({os_reason(error)}); {where}") from error
 
 
 def _again(head: Turn, text: str = "") -> str:
