@@ -40,7 +40,8 @@ class ToolNames(Struct, frozen=True, kw_only=True):
         """
         if self.take(name):
             return name
-        made = "".join(character if re.fullmatch(self.pattern, f"_{character}") else "_" for character in name)
+        kept = name[: self.characters_max]
+        made = "".join(character if re.fullmatch(self.pattern, f"_{character}") else "_" for character in kept)
         if not re.fullmatch(self.pattern, made := made or _UNNAMED):
             made = f"_{made}"  # it takes the first character in other places alone
         mark = sha256(name.encode()).hexdigest()[:_MARK_CHARACTERS]

@@ -6,7 +6,7 @@ Both are read in one way: the events of a stream are replies that hold pieces, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -34,7 +34,7 @@ from turnlog.providers.raw_json import (
 )
 from turnlog.providers.reader import RawEvent, ReplyReader, Sender
 from turnlog.providers.usage import Counts, count_of, usage_of
-from turnlog.providers.wire import http_status, said_by, status_error, wait_said_by
+from turnlog.providers.wire import said_by, status_error, status_said_by, wait_said_by
 
 _CONTENT = frozenset({"parts", "role"})
 """The fields of a content that are read."""
@@ -201,10 +201,10 @@ def _replies(event: RawEvent) -> list[Fields]:
 def _failure(provider: str, error: Raw) -> ProviderError:
     """Return the error that an event tells (google.rpc.Status), with how long it asks to wait."""
     said: Any = msgspec.json.decode(error)
-    status = http_status(cast("dict[str, Any]", said).get("code")) if isinstance(said, dict) else None
-    message = said_by({"error": said})
+    body = {"error": said}
+    status, message = status_said_by(body), said_by(body)
     if status is not None:
-        return status_error(provider, status, message, wait_said_by({"error": said}))
+        return status_error(provider, status, message, wait_said_by(body))
     return ProviderError(f"{provider} broke off: {message}", provider=provider)
 
 
