@@ -1,26 +1,21 @@
-"""From a window's messages to messages that a wire can carry: the rules that all providers share.
+"""From a window's messages to messages that a wire can carry, in an order that all providers take.
 
-Tool calls and results are paired by id, and each result stands right after its call. What a wire cannot carry is
-degraded by a rule and reported, or refused. A longer conversation goes on from where a shorter one was left.
+Tool calls and results are paired by id, and each result stands right after its call. What becomes of each block is for
+`BlockRules`. A longer conversation goes on from where a shorter one was left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from turnlog.errors import UnsupportedContentError
 from turnlog.model import (
-    ARGUMENTS,
-    MALFORMED,
     Block,
     Document,
     Erased,
     LossEntry,
-    LossKind,
     Message,
     Native,
     Text,
@@ -34,18 +29,13 @@ from turnlog.model.chunked import Chunked
 from turnlog.model.erased import window_content
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.marked_blocks import LONG_KINDS, marked_texts
-from turnlog.model.names import api_name, provider_name
+from turnlog.providers.block_rules import BlockRules
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
-from turnlog.providers.documents import document_text, document_words, named, named_text, of_type
-from turnlog.providers.extras import CALL_TYPE, left_out, says_nothing
-from turnlog.providers.identity import same_model
+from turnlog.providers.extras import CALL_TYPE
 from turnlog.providers.joined_texts import CarriedBlocks
-from turnlog.providers.results import error_in_text
 from turnlog.providers.server_calls import ServerCalls, ServerPart
 from turnlog.providers.tool_ids import ToolIds
 from turnlog.providers.tool_names import ANY_NAME
-
-_B = TypeVar("_B", bound=Block)
 
 NO_RESULT = "No result: the tool was not run, or its result was not recorded."
 """What a call without a result is answered with, as an error."""
@@ -123,7 +113,7 @@ class Conversation:
         self._source: Chunked[Message] = Chunked()
         self._messages: Chunked[bytes] = Chunked()
         self._renamed: list[LossEntry] = []
-        self._losses: list[LossEntry] = []
+        self._rules = BlockRules(self._capabilities, self._target)
         self._system: list[str] = []
         self._system_cached = False
         self._cached: list[int] = []
@@ -140,8 +130,6 @@ class Conversation:
         """Whether the last message is an erased assistant's: the results of its calls have no calls any more."""
         self._last: tuple[int, Message] | None = None
         """The last message, and its index: it may hold results of its own calls."""
-        self._long = LongStrings()
-        """What was long in the messages that are being carried: marks stand in their blocks."""
 
     def continued_by(self, messages: Chunked[Message], target: Target) -> bool:
         """Return whether messages begin with those carried so far, on the way to the same target."""
@@ -159,10 +147,10 @@ class Conversation:
             self._begin()
             self._go_on(messages)
         closing, losses = self._unanswered()
-        self._long = LongStrings()
+        self._rules.long = LongStrings()
         return CarriedConversation(
             messages=self._messages.extended(closing) if closing else self._messages,
-            losses=(*self._renamed, *self._losses, *losses),
+            losses=(*self._renamed, *self._rules.losses, *losses),
             system=tuple(self._system),
             cached=tuple(self._cached),
             system_cached=self._system_cached,
@@ -197,20 +185,15 @@ class Conversation:
         Texts of system turns may be joined elsewhere: they have none.
         """
         if self._embeds_texts and message.role != "system":
-            return window_content(marked_texts(message.content_json, self._long, LONG_KINDS))
+            return window_content(marked_texts(message.content_json, self._rules.long, LONG_KINDS))
         return message.content
 
     def _fragment(self, text: bytes, before: bytes) -> bytes:
         """Return a message of the wire as it stands in the body, with what is long in place of its marks."""
-        if not self._long.is_in(text):
+        if not self._rules.long.is_in(text):
             return before + text
         with malformed_texts():
-            return self._long.encoded_into(text, before)
-
-    def _said(self, block: _B) -> _B:
-        """Return a block with what is long in place of its marks."""
-        with malformed_texts():
-            return self._long.into(block)
+            return self._rules.long.encoded_into(text, before)
 
     def _own_results(self) -> _Content:
         """Return the last message where it holds results of its own calls, which are still to be carried."""
@@ -227,7 +210,7 @@ class Conversation:
         for place, block in enumerate(blocks):
             if isinstance(block, ToolUse) and message.role == "assistant":
                 wire_id = self._wire_id(block, message, place)
-                typed = CALL_TYPE in block.extra and self._goes_back(message)
+                typed = CALL_TYPE in block.extra and self._rules.goes_back(message)
                 extra = {CALL_TYPE: block.extra[CALL_TYPE]} if typed else {}
                 name = self._wire_name(block, message, place)
                 call = _Call(index, message.turn, name, wire_id, extra, shown=self._has_id(block, message))
@@ -240,7 +223,7 @@ class Conversation:
                     if call.settled:
                         raise _Late
                     call.result = (index, place)
-            elif isinstance(block, Native) and message.role == "assistant" and self._is_own(block, message):
+            elif isinstance(block, Native) and message.role == "assistant" and self._rules.is_own(block, message):
                 part = self._server_part(block.block)
                 if part is not None:
                     self._server_calls.add(part, (index, place))
@@ -249,7 +232,7 @@ class Conversation:
         """Return whether a message ends the assistant's turn before it, as all do but its own and results of tools."""
         if message.role == "system" and self._capabilities.system == "joined":
             return False
-        goes_on = message.role == "assistant" and self._goes_back(message)
+        goes_on = message.role == "assistant" and self._rules.goes_back(message)
         return not goes_on and not all(isinstance(block, ToolResult) for block in blocks)
 
     def _answered_by(self, result: ToolResult) -> _Call | None:
@@ -262,12 +245,12 @@ class Conversation:
 
     def _has_id(self, call: ToolUse, message: Message) -> bool:
         """Return whether a call has an id on the wire, as its result then has."""
-        own = call.id is not None and self._is_to(message.provider, message.api)
+        own = call.id is not None and self._rules.is_to(message.provider, message.api)
         return self._capabilities.tool_ids_of_others or own
 
     def _wire_id(self, block: ToolUse, message: Message, place: int) -> str:
         """Return the id of a call on the wire: see `ToolIds`."""
-        wire_id, why = self._ids.add(block.id, returns=self._is_to(message.provider, message.api))
+        wire_id, why = self._ids.add(block.id, returns=self._rules.is_to(message.provider, message.api))
         if why is not None:
             self._rename("tool_id", why, message, place)
         return wire_id
@@ -294,7 +277,7 @@ class Conversation:
         rest = self._in_their_place(index, message, blocks)
         for place, block in enumerate(blocks):
             if isinstance(block, ToolResult) and self._results[index, place] is None:
-                self._lose("dropped", message.turn, "tool_result", _no_call(block), place)
+                self._rules.lose("dropped", message.turn, "tool_result", _no_call(block), place)
         if message.erased and role == "user" and answers:
             # It held the results: what is made up for them says that it was erased.
             rest = []
@@ -317,14 +300,14 @@ class Conversation:
         placed: CarriedBlocks[Block] = CarriedBlocks(joins_texts=self._capabilities.joins_texts)
         places: list[int] = []
         for place, block in enumerate(blocks):
-            count = len(self._losses)
+            count = len(self._rules.losses)
             carried = self._block(block, message, index, place)
-            placed.add(block, carried, lost=len(self._losses) > count)
+            placed.add(block, carried, lost=len(self._rules.losses) > count)
             places += [place] * len(carried)
         rest = placed.blocks
         while not self._capabilities.thinking_last and rest and isinstance(rest[-1], Thinking):
             rest.pop()
-            self._refuse_or_drop("thinking", "no message can end with it", message, places.pop())
+            self._rules.refuse_or_drop("thinking", "no message can end with it", message, places.pop())
         return rest
 
     def _message(self, role: str, turn: str, blocks: Sequence[Block], *, cache: bool) -> list[Carried]:
@@ -358,98 +341,48 @@ class Conversation:
         result = blocks[place]
         assert isinstance(result, ToolResult)
         if where != index:
-            self._lose("moved", message.turn, "tool_result", f"right behind its call {call.wire_id!r}", place)
-        inside, behind = self._result(result, message, place)
-        if inside.is_error is True and not self._can_be_error(inside):
-            self._lose("downgraded", message.turn, "tool_result", "that it is an error stands in its text", place)
-            inside = error_in_text(self._said(inside))
-            if self._capabilities.result_errors:  # the wire has a flag, and takes it on no result like this one
-                inside = msgspec.structs.replace(inside, is_error=None)
-        return inside, behind
-
-    def _can_be_error(self, result: ToolResult) -> bool:
-        """Return whether the wire can say of a result that it is an error."""
-        if self._capabilities.result_errors != "text":
-            return self._capabilities.result_errors
-        return isinstance(result.content, str) or all(isinstance(block, Text) for block in result.content)
+            self._rules.lose("moved", message.turn, "tool_result", f"right behind its call {call.wire_id!r}", place)
+        return self._rules.result(result, message, place)
 
     def _made_up(self, call: _Call, behind: tuple[Message, list[WindowBlock]] | None) -> ToolResult:
         """Return a result for a call that has none, where there is this message behind it."""
         if behind is not None and behind[0].role == "user" and behind[0].erased:
-            self._lose("synthesised", call.turn, "tool_result", f"for call {call.wire_id!r}, whose own was erased")
+            self._rules.lose(
+                "synthesised", call.turn, "tool_result", f"for call {call.wire_id!r}, whose own was erased"
+            )
             return ToolResult(content=[Text(text=ERASED)])
-        self._lose("synthesised", call.turn, "tool_result", f"an error, for call {call.wire_id!r} without one")
+        self._rules.lose("synthesised", call.turn, "tool_result", f"an error, for call {call.wire_id!r} without one")
         return ToolResult(content=[Text(text=NO_RESULT)], is_error=True)
 
     def _unanswered(self) -> tuple[list[bytes], list[LossEntry]]:
         """Return results for the calls of the last message: made up, or its own. They are not kept: more may come."""
         if not self._due:
             return [], []
-        count = len(self._losses)
+        count = len(self._rules.losses)
         answers, moved = self._answers(self._due, len(self._source), self._own_results())
-        losses = self._losses[count:]
-        del self._losses[count:]
+        losses = self._rules.losses[count:]
+        del self._rules.losses[count:]
         [carried] = self._message("user", self._due[0].turn, [*answers, *moved], cache=False)
         return [self._fragment(text, b",") for text in self._encode(carried)], losses
-
-    def _result(self, result: ToolResult, message: Message, place: int) -> tuple[ToolResult, list[Block]]:
-        """Return a result as the wire can carry it, and the documents that move behind it."""
-        stripped = self._without_extra(result, message, place)
-        if isinstance(result.content, str):
-            if result.content and self._is_nothing(result.content):
-                self._lose("dropped", message.turn, "text", "it is blank", place)
-                stripped = msgspec.structs.replace(stripped, content="")
-            return stripped, []
-        placed: CarriedBlocks[Text | Document | Native] = CarriedBlocks(joins_texts=self._capabilities.joins_texts)
-        behind: list[Block] = []
-        for block in result.content:
-            count = len(self._losses)
-            carried: Sequence[Text | Document | Native] = ()
-            if isinstance(block, Document) and self._must_move(block):
-                self._lose("moved", message.turn, "document", "behind the tool result that it is part of", place)
-                behind.append(self._without_extra(block, message, place))
-            else:
-                carried = self._nested(block, message, place)
-            placed.add(block, carried, lost=len(self._losses) > count)
-        inside = placed.blocks
-        if behind and not inside:
-            inside = [Text(text=f"({len(behind)} document{'s' if len(behind) > 1 else ''}: see below)")]
-        return msgspec.structs.replace(stripped, content=inside), behind
-
-    def _nested(self, block: Text | Document | Native, message: Message, place: int) -> list[Text | Document | Native]:
-        match block:
-            case Text():
-                return self._text(block, message, place)
-            case Document():
-                return self._document(block, message, place, self._capabilities.result_documents)
-            case Native():
-                return self._native(block, message, place)
-
-    def _must_move(self, block: Document) -> bool:
-        """Return whether a document of a result cannot stand in it, not as text either, but beside it."""
-        if of_type(block, self._capabilities.result_documents) or not of_type(block, self._capabilities.documents):
-            return False
-        with malformed_texts():
-            return not self._capabilities.text_documents or document_text(block, self._long) is None
 
     def _block(self, block: WindowBlock, message: Message, index: int, place: int) -> Sequence[Block]:
         match block:
             case Erased():
                 why = "the turn is sealed, and its key is not here" if block.sealed else "the turn was erased"
-                self._refuse_or_drop("erased", why, message, place)
+                self._rules.refuse_or_drop("erased", why, message, place)
                 return [Text(text=ERASED)]
             case Text():
-                return self._text(block, message, place)
+                return self._rules.text(block, message, place)
             case Document():
                 taken = self._capabilities.documents if message.role == "user" else ()
-                return self._document(block, message, place, taken, message.document_name)
+                return self._rules.document(block, message, place, taken, message.document_name)
             case Native():
                 if why := self._server_calls.left_out.get((index, place)):
-                    self._lose("dropped", message.turn, "native", why, place)
+                    self._rules.lose("dropped", message.turn, "native", why, place)
                     return []
-                return self._native(block, message, place)
+                return self._rules.native(block, message, place)
             case Thinking():
-                return self._thinking(block, message, place)
+                return self._rules.thinking(block, message, place)
             case ToolUse():
                 return self._call(block, message, index, place)
             case ToolResult():
@@ -457,143 +390,11 @@ class Conversation:
 
     def _call(self, block: ToolUse, message: Message, index: int, place: int) -> list[ToolUse]:
         if call := self._calls.get((index, place)):
-            kept = self._without_extra(block, message, place)
+            kept = self._rules.without_extra(block, message, place)
             shown = msgspec.structs.replace(kept, id=call.shown_id, name=call.name)
-            return [self._with_text(shown) if self._arguments_are_text else shown]
-        if self._target.on_loss == "error":
-            what = f"turn {message.turn!r}, block {place}: a tool call of a {message.role} turn"
-            raise self._unsupported(what, "tool_use", message)
-        self._lose("dropped", message.turn, "tool_use", "only assistant turns call tools", place)
+            return [self._rules.with_text(shown) if self._arguments_are_text else shown]
+        self._rules.refuse_or_drop("tool_use", "only assistant turns call tools", message, place)
         return []
-
-    def _with_text(self, call: ToolUse) -> ToolUse:
-        """Return a call that says the text of its arguments as one, where marks stand in its input."""
-        if not self._long.is_in(call.input) or not call.extra.keys().isdisjoint((ARGUMENTS, MALFORMED)):
-            return call
-        if CALL_TYPE in call.extra:
-            return self._said(call)  # the text may be one in the input
-        text = self._long.json_as_text(bytes(call.input))
-        return msgspec.structs.replace(call, extra=call.extra | {ARGUMENTS: Raw(msgspec.json.encode(text))})
-
-    def _text(self, block: Text, message: Message, place: int) -> list[Text | Document | Native]:
-        if self._is_nothing(block.text):
-            self._lose("dropped", message.turn, "text", "it is blank" if block.text else "it is empty", place)
-            return []
-        return [self._without_extra(block, message, place)]
-
-    def _is_nothing(self, text: str) -> bool:
-        return not text or not (self._capabilities.blank_text or text.strip())
-
-    def _document(
-        self, block: Document, message: Message, place: int, taken: Sequence[str], name: str | None = None
-    ) -> list[Text | Document | Native]:
-        media_type = block.source.media_type
-        if of_type(block, taken) and block.source.data:  # providers refuse what has no bytes
-            return named(self._without_extra(block, message, place), name, self._capabilities.document_name)
-        with malformed_texts():
-            text = document_text(block, self._long)
-        if text is not None and self._capabilities.text_documents:
-            return self._text(Text(text=named_text(text, name)), message, place)
-        if self._target.on_loss == "error":
-            role = "" if message.role == "user" else f" of {message.role} turns"
-            raise self._unsupported(
-                f"turn {message.turn!r}, block {place}: a document{role} of type {media_type!r}", "document", message
-            )
-        if text is not None:
-            self._lose("downgraded", message.turn, "document", f"{media_type} as plain text", place)
-            return self._text(Text(text=named_text(text, name)), message, place)
-        self._lose("dropped", message.turn, "document", f"a line of text in place of {media_type}", place)
-        with malformed_texts():
-            words = document_words(block, name, self._long)
-        return [Text(text=f"[{words}, that cannot be shown here]")]
-
-    def _thinking(self, block: Thinking, message: Message, place: int) -> Sequence[Block]:
-        wanted = self._capabilities.thinking
-        if message.role != "assistant":
-            reason = "only assistant turns think"
-        elif not self._is_own(block, message):
-            reason = "it is of another provider, api or model"
-        elif wanted == "none":
-            reason = "the wire has no place for it"
-        elif wanted == "signed" and not block.signature:
-            reason = "it has no signature"
-        else:
-            # What has no signature may be told apart by what it says.
-            return [self._own(block if block.signature else self._said(block), message, place)]
-        self._refuse_or_drop("thinking", reason, message, place)
-        return []
-
-    def _native(self, block: Native, message: Message, place: int) -> list[Text | Document | Native]:
-        if not self._is_own(block, message):
-            reason = f"it is of {block.provider!r}, another provider, api or model"
-        elif not self._capabilities.native or (message.role == "system" and self._capabilities.system == "joined"):
-            reason = "the wire has no place for it"
-        else:
-            return [self._own(block, message, place)]
-        self._refuse_or_drop("native", reason, message, place)
-        return []
-
-    def _is_own(self, block: Thinking | Native, message: Message) -> bool:
-        """Return whether a block is of the very provider, api and model that the conversation goes to."""
-        provider = message.provider if block.provider is None else block.provider
-        api = message.api if block.api is None else block.api
-        if block.model is None or same_model(block.model, message.model):
-            return self._is_to(provider, api) and self._is_of_model(message)
-        return self._is_to(provider, api) and same_model(block.model, self._target.model)
-
-    def _goes_back(self, message: Message) -> bool:
-        """Return whether a message goes back to the very provider, api and model that it is of."""
-        return self._is_to(message.provider, message.api) and self._is_of_model(message)
-
-    def _is_to(self, provider: object, api: object) -> bool:
-        target = self._target
-        return (provider_name(provider), api_name(api)) == (target.provider, target.api)
-
-    def _is_of_model(self, message: Message) -> bool:
-        """Return whether a message is of the model that is asked, under the name that answered or that was asked."""
-        return any(same_model(name, self._target.model) for name in (message.model, message.model_asked))
-
-    def _without_extra(self, block: _B, message: Message, place: int) -> _B:
-        """Return a block without the keys that turnlog does not know, unless the model that wrote them gets them.
-
-        A key that says nothing, such as an empty list of citations, or how arguments were spelled, goes without an
-        entry.
-        """
-        if not block.extra:
-            return block
-        if self._goes_back(message):
-            return self._own(block, message, place)
-        for name in sorted(block.extra):
-            if name != ARGUMENTS and not says_nothing(block.extra[name]):
-                self._refuse_or_drop(name, "it is of another provider, api or model", message, place)
-        return msgspec.structs.replace(block, extra={})
-
-    def _own(self, block: _B, message: Message, place: int) -> _B:
-        """Return a block that goes back to its model as it is, and take note of what the wire has no place for.
-
-        That is refused nowhere: no other provider would take it.
-        """
-        for name in left_out(block, self._target.api, self._target.provider):
-            self._lose("dropped", message.turn, name, "the api takes none back", place)
-        return block
-
-    # Losses
-
-    def _refuse_or_drop(self, what: str, reason: str, message: Message, place: int) -> None:
-        if self._target.on_loss == "error":
-            raise self._unsupported(f"turn {message.turn!r}, block {place}: {what}, because {reason}", what, message)
-        self._lose("dropped", message.turn, what, reason, place)
-
-    def _unsupported(self, what: str, block: str, message: Message) -> UnsupportedContentError:
-        return UnsupportedContentError(
-            f"{self._target.adapter} cannot carry {what}: ask another provider, or allow losses with on_loss='report'",
-            provider=self._target.adapter,
-            block=block,
-            turn=message.turn,
-        )
-
-    def _lose(self, kind: LossKind, turn: str, block: str, why: str, index: int | None = None) -> None:
-        self._losses.append(LossEntry(kind=kind, turn=turn, block=block, why=why, index=index))
 
 
 def _key(tool_use_id: object, name: object) -> str:
