@@ -16,8 +16,9 @@ from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
 from turnlog import Ask, RunError, TurnLog
 from turnlog.agent.combined import CombinedTools, KeptTools
+from turnlog.agent.deciding import NOT_STARTED
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
-from turnlog.agent.execution import BROKEN_OFF, LEFT, NOT_STARTED
+from turnlog.agent.execution import BROKEN_OFF, LEFT
 from turnlog.agent.functions import Functions
 from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
 from turnlog.agent.toolbox import ToolOutcome

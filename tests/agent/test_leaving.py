@@ -18,8 +18,9 @@ from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 from tests.agent.test_cancelling import add, endings, stubborn
 
 from turnlog import TurnLog
+from turnlog.agent.deciding import NOT_STARTED
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted
-from turnlog.agent.execution import BROKEN_OFF, NOT_STARTED
+from turnlog.agent.execution import BROKEN_OFF
 from turnlog.agent.functions import Functions
 from turnlog.agent.middleware import CallTool, ToolCall
 from turnlog.agent.toolbox import ToolOutcome

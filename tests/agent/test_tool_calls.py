@@ -14,8 +14,9 @@ from tests.agent.running import results, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import Text, TurnLog
+from turnlog.agent.deciding import DENIED_BY_USER, NOT_STARTED, UNKNOWN
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted
-from turnlog.agent.execution import DENIED_BY_USER, NOT_STARTED, TAKEN, UNKNOWN
+from turnlog.agent.execution import TAKEN
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import MetaError, RunError, ToolCallTakenError, UnknownTurnError
 from turnlog.model import ToolCallMeta, ToolEndMeta, ToolResult, ToolUse

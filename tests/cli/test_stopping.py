@@ -20,7 +20,8 @@ from tests.cli.terminal import Terminal
 from tests.wires.server import WireServer, stream, whole
 
 from turnlog import TurnLog
-from turnlog.agent.execution import BROKEN_OFF, UNKNOWN
+from turnlog.agent.deciding import UNKNOWN
+from turnlog.agent.execution import BROKEN_OFF
 
 WIRE = OpenAI()
 STOP_S = 5.0

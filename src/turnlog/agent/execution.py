@@ -1,37 +1,33 @@
-"""The tool calls of one reply: who may run, running them in parallel, and a result for each."""
+"""The tool calls of one reply: those that may run, in parallel, and a result for each."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential
 
-from turnlog.agent.combined import CombinedTools, no_such_tool
-from turnlog.agent.events import OnEvent, ToolFinished, ToolInterrupted, ToolProgress, ToolRetried, ToolStarted
+from turnlog.agent.combined import CombinedTools
+from turnlog.agent.deciding import NOT_STARTED, Decision
+from turnlog.agent.events import OnEvent, ToolFinished, ToolProgress, ToolRetried, ToolStarted
 from turnlog.agent.ledger import Ledger
 from turnlog.agent.letting_go import ENDING, GRACE_S, LEAVING, CarriedError, cancellations, carried, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
-from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Answer, OnApproval, Policy
+from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Policy
 from turnlog.agent.progress import progress_told
-from turnlog.agent.start import STOPPED, has_result, is_interrupted
+from turnlog.agent.start import STOPPED
 from turnlog.agent.told_errors import told_error
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, ToolCallTakenError
 from turnlog.events import TOOL_CALL
 from turnlog.model import (
-    MALFORMED,
     Approved,
     Block,
-    Text,
-    Tool,
     ToolCallMeta,
     ToolEnding,
     ToolEndMeta,
@@ -43,44 +39,13 @@ from turnlog.store.telling import logger
 
 _log = logger("turnlog.runs")
 
-DENIED_BY_USER = "The user did not allow this tool call."
-DENIED_BY_POLICY = "This tool call is not allowed here."
-NOT_STARTED = "The run was stopped before this tool call was started."
 BROKEN_OFF = f"{STOPPED} It may have done all, some or nothing of it."
 LEFT = (
     f"{STOPPED} It did not end when it was told to, and may still be at work. It may have done all, some or nothing of"
     " it."
 )
-UNKNOWN = (
-    "An earlier run ended while this tool was at work. It may have done all, some or nothing of it, and what it"
-    " returned is not known. It was not called again."
-)
-CLAIMED = (
-    "Another log says that this tool was called there. It may have done all, some or nothing of it, and what it"
-    " returned is not known here. It was not called again."
-)
 CANCELLED_WITHIN = "the tool was cancelled from within"
 TAKEN = "Another run has made this tool call. It was not made a second time, and its result is not here."
-
-
-class Decision(Struct, frozen=True, kw_only=True):
-    """What becomes of a tool call: it runs, or has an outcome already.
-
-    Attributes:
-        outcome: the outcome, None for a call that runs.
-        is_recorded: whether it is the result that an earlier run has recorded.
-        failed: whether that counts as a tool error.
-        approved: what lets it run.
-        ending: what is recorded of an outcome; None where the log has it.
-        by: who denied it.
-    """
-
-    outcome: ToolOutcome | None = None
-    is_recorded: bool = False
-    failed: bool = False
-    approved: Approved = "auto"
-    ending: ToolEnding | None = None
-    by: Literal["person", "policy"] | None = None
 
 
 class _Progress:
@@ -154,22 +119,20 @@ class Execution:
     def __init__(
         self,
         calls: Sequence[RecordedToolCall],
+        decisions: Sequence[Decision],
         tools: CombinedTools,
-        offered: Sequence[Tool],
         policy: Policy,
-        on_approval: OnApproval | None,
         tell: OnEvent,
         ledger: Ledger,
         *,
         layers: Sequence[ToolMiddleware] = (),
     ) -> None:
-        """Take the calls with what is recorded of them, the tools that were offered, and how to go about it."""
+        """Take the calls with what is recorded of them, what becomes of each, the tools, and how to go about it."""
         self._layers = layers
         self._calls = [_Progress(call) for call in calls]
+        self._decisions = decisions
         self._tools = tools
-        self._offered = [tool.name for tool in offered]
         self._policy = policy
-        self._on_approval = on_approval
         self._tell = tell
         self._ledger = ledger
         self._gate = asyncio.Semaphore(policy.parallel_max)
@@ -182,84 +145,7 @@ class Execution:
             on.was_attempted and on.outcome is not None and on.outcome.is_error for on in self._calls
         )
 
-    async def decide(self, *, begins: bool = True) -> Sequence[Decision] | Literal["unanswered", "interrupted"]:
-        """Return what becomes of each call, or what nobody was there to say. Nothing has run then.
-
-        Where it begins none, only those are made that an earlier run has begun.
-        """
-        decisions: list[Decision] = []
-        for on in self._calls:
-            decision = self._known(on) or await self._decided(on, begins=begins)
-            if decision is None:
-                return "interrupted" if is_interrupted(on.recorded) else "unanswered"
-            decisions.append(decision)
-        return decisions
-
-    def _known(self, on: _Progress) -> Decision | None:
-        """Return what an earlier run has left of a call: its result, if that is recorded."""
-        result = on.recorded.result
-        if result is not None and has_result(on.recorded):
-            return Decision(outcome=ToolOutcome.of(result), is_recorded=True)
-        reports = self._policy.on_interrupted == "report" and not self._tools.is_built_in(on.call.name)
-        if reports and is_interrupted(on.recorded):
-            return Decision(outcome=ToolOutcome.error(_unmade(on, "")))
-        return None
-
-    def _refusal(self, on: _Progress) -> str | None:
-        """Return why a call cannot be made at all, None if it can."""
-        call = on.call
-        if on.recorded.is_cut and not is_interrupted(on.recorded):
-            return "the reply was cut off at its length limit, and arguments may be missing: the tool was not called"
-        if MALFORMED in call.extra:
-            text = msgspec.json.decode(call.extra[MALFORMED], type=str)
-            shown = text if len(text) <= 200 else f"{text[:200]}…"
-            return f"the arguments are not a JSON object, so the tool was not called: {shown}"
-        return None if call.name in self._offered else no_such_tool(call.name, self._offered)
-
-    async def _decided(self, on: _Progress, *, begins: bool) -> Decision | None:
-        refusal = self._refusal(on)
-        if refusal is not None and (not is_interrupted(on.recorded) or self._tools.is_built_in(on.call.name)):
-            return Decision(outcome=ToolOutcome.error(refusal), failed=True, ending="not_called")
-        if not begins and not is_interrupted(on.recorded):
-            return Decision(outcome=ToolOutcome.error(NOT_STARTED), ending="not_called")
-        if self._tools.is_built_in(on.call.name):
-            # It only reads the thread: there is nothing to allow, and nothing to ask about where it was broken off.
-            return Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
-        approval = self._policy.approval_of(on.call.name)
-        if approval == "never":
-            return Decision(outcome=ToolOutcome.error(_unmade(on, DENIED_BY_POLICY)), ending="denied", by="policy")
-        if is_interrupted(on.recorded) and self._policy.on_interrupted == "ask":
-            claimed = on.recorded.claimed
-            begun_ms = (claimed or on.recorded.attempts[-1]).begun_ms
-            assert isinstance(begun_ms, int)
-            self._tell(ToolInterrupted(call=on.call, begun_ms=begun_ms, is_claimed=claimed is not None))
-        elif approval == "auto":
-            return _again(on, refusal) or Decision(approved="auto" if self._policy.approve == "auto" else "allowed")
-        return await self._answered(on, refusal)
-
-    async def _answered(self, on: _Progress, refusal: str | None) -> Decision | None:
-        match await self._asked(on.call):
-            case None:
-                return None
-            case True:
-                return _again(on, refusal) or Decision(approved="asked")
-            case str(answer) if answer:
-                return Decision(outcome=ToolOutcome(content=(Text(text=answer),)), ending="answer")
-            case _:
-                return Decision(outcome=ToolOutcome.error(_unmade(on, DENIED_BY_USER)), ending="denied", by="person")
-
-    async def _asked(self, call: ToolUse) -> Answer:
-        if self._on_approval is None:
-            return None
-        before = cancellations()
-        answer = self._on_approval(call)
-        said = await ended_or_left(answer, _leave_approval) if inspect.isawaitable(answer) else answer
-        await asyncio.sleep(0)  # who was asked may have cancelled the run instead
-        if cancellations() > before:  # and passed over it
-            raise asyncio.CancelledError
-        return said
-
-    async def execute(self, decisions: Sequence[Decision]) -> None:
+    async def execute(self) -> None:
         """Run the calls that may, at the same time as far as the policy allows.
 
         Whatever breaks this off, `results` are there: those that had come, and errors for the rest.
@@ -268,14 +154,14 @@ class Execution:
             ToolCallTakenError: another run is making these calls. Nothing has run here then.
         """
         waiting: list[_Progress] = []
-        for on, decision in zip(self._calls, decisions, strict=True):
+        for on, decision in zip(self._calls, self._decisions, strict=True):
             on.approved, on.by = decision.approved, decision.by
             attempts = on.recorded.attempts
             if attempts and attempts[-1].ended_ms is None:
                 on.unrecorded.append(msgspec.structs.replace(on.end_of(attempts[-1].number, "unknown"), by=None))
             if decision.outcome is None:
                 waiting.append(on)
-        for on, decision in zip(self._calls, decisions, strict=True):
+        for on, decision in zip(self._calls, self._decisions, strict=True):
             if decision.outcome is not None:
                 self._settle(on, decision, decision.outcome)
         # Of two runs one alone comes further than this. What is said of other calls is on disk with it; where no tool
@@ -479,10 +365,6 @@ class Execution:
         _log.warning("tool %r goes on %g s after it was cancelled: it is left at work", on.call.name, GRACE_S)
 
 
-def _leave_approval() -> None:
-    _log.warning("what asks for approval goes on %g s after it was cancelled: it is left", GRACE_S)
-
-
 def _is_cancelled() -> bool:
     """Tell whether somebody has cancelled this task, and not something in it raised what says so."""
     return cancellations() > 0
@@ -513,18 +395,3 @@ def _stopped(on: _Progress) -> ToolOutcome:
 def _result(call: ToolUse, outcome: ToolOutcome) -> ToolResult:
     result = ToolResult(tool_use_id=call.id, name=call.name, content=list(outcome.content))
     return msgspec.structs.replace(result, is_error=True) if outcome.is_error else result
-
-
-def _again(on: _Progress, refusal: str | None) -> Decision | None:
-    """Return what becomes of a call that was at work, and that cannot be made again; None if it can.
-
-    The attempt that was made stays the last one: it may have had effects.
-    """
-    return None if refusal is None else Decision(outcome=ToolOutcome.error(_unmade(on, refusal)), failed=True)
-
-
-def _unmade(on: _Progress, why: str) -> str:
-    """Return what the model reads of a call that is not made. Of one that an earlier run has begun nobody knows."""
-    if not is_interrupted(on.recorded):
-        return why
-    return UNKNOWN if on.recorded.claimed is None else CLAIMED

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from turnlog.agent.combined import CombinedTools
+from turnlog.agent.deciding import Deciding
 from turnlog.agent.events import OutputRefused, ToolInterrupted
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
@@ -294,22 +295,14 @@ class Run:
         """
         followers = self._followers
         api_key = target.connection.api_key
-        ledger = Ledger(self._log, api_key=api_key)
-        execution = Execution(
-            calls,
-            tools,
-            offered,
-            self._policy,
-            followers.on_approval,
-            followers.tell,
-            ledger,
-            layers=self._layers.tool,
-        )
-        decisions = await execution.decide(begins=begins)
+        deciding = Deciding(tools, offered, self._policy, followers.on_approval, followers.tell)
+        decisions = await deciding.of(calls, begins=begins)
         if isinstance(decisions, str):
             return decisions
+        ledger = Ledger(self._log, api_key=api_key)
+        execution = Execution(calls, decisions, tools, self._policy, followers.tell, ledger, layers=self._layers.tool)
         try:
-            await execution.execute(decisions)
+            await execution.execute()
         except ToolCallTakenError:
             return "busy"
         except GeneratorExit:  # the event loop is gone: nothing can be recorded

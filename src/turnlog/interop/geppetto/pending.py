@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from turnlog.agent.ask import Ask
 from turnlog.agent.combined import CombinedTools, KeptTools
+from turnlog.agent.deciding import Deciding
 from turnlog.agent.events import OnEvent, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.functions import Functions
@@ -135,16 +136,16 @@ async def answer(
         boxes.append(McpTools(servers, call_timeout_s=policy.tool_timeout_s))
     tools = await stack.enter_async_context(CombinedTools(boxes))
     offered = [tool for tool in await tools.tools() if policy.offers(tool.name)]
-    ledger = Ledger(log, api_key=target.connection.api_key)
     recorded = await log.executors.run_read(_recorded, log, head, calls)
-    execution = Execution(recorded, tools, offered, policy, settings.get("on_approval"), tell, ledger)
     kept = [KeptTools(box) for box in boxes]
-    decisions = await execution.decide()
+    decisions = await Deciding(tools, offered, policy, settings.get("on_approval"), tell).of(recorded)
     if isinstance(decisions, str):
         return Answered(results=[], ended=_ended(decisions, log.turn(head), (), calls), tools=kept)
+    ledger = Ledger(log, api_key=target.connection.api_key)
+    execution = Execution(recorded, decisions, tools, policy, tell, ledger)
     record = partial(_record, log, execution, head, target.connection.api_key)
     try:
-        await execution.execute(decisions)
+        await execution.execute()
     except ToolCallTakenError:
         return Answered(results=[], ended=_ended("busy", log.turn(head), (), calls), tools=kept)
     except BaseException:
