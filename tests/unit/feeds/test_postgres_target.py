@@ -52,16 +52,16 @@ class Words(Projection):
 
 
 @pytest.fixture
-def log(postgres_url: str) -> Iterator[TurnLog]:
+def log(kept_postgres_url: str) -> Iterator[TurnLog]:
     """Give a log in a PostgreSQL database."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         yield log
 
 
 @pytest.fixture
-def target(postgres_url: str) -> Iterator[PostgresTarget]:
+def target(kept_postgres_url: str) -> Iterator[PostgresTarget]:
     """Give a target in the same database."""
-    target = PostgresTarget(postgres_url, "views")
+    target = PostgresTarget(kept_postgres_url, "views")
     yield target
     target.close()
 
@@ -91,13 +91,13 @@ def total(url: str) -> tuple[int, int]:
 # --------------------------------------------------------------------------------------------------------- transactions
 
 
-def test_many_runners_do_the_work_of_one(log: TurnLog, postgres_url: str) -> None:
+def test_many_runners_do_the_work_of_one(log: TurnLog, kept_postgres_url: str) -> None:
     """They build at once, fold at once while others write, and each event is folded once."""
     for number in range(30):
         log.add_turn(f"before {number}")
 
     def fold(_: int) -> None:
-        target = PostgresTarget(postgres_url, "views")
+        target = PostgresTarget(kept_postgres_url, "views")
         for _ in range(6):
             [status] = Runner(log.store, target, [Words()]).run()
             assert status.error is None
@@ -110,15 +110,15 @@ def test_many_runners_do_the_work_of_one(log: TurnLog, postgres_url: str) -> Non
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda each: each[0](each[1]), [(fold, 0), (fold, 1), (fold, 2), (write, 0), (write, 1)]))
     fold(3)
-    assert total(postgres_url) == (70, 2 * 70)
-    assert schemas(postgres_url) == ["views"]
+    assert total(kept_postgres_url) == (70, 2 * 70)
+    assert schemas(kept_postgres_url) == ["views"]
 
 
-def test_transactions_on_a_projection_are_serial(log: TurnLog, target: PostgresTarget, postgres_url: str) -> None:
+def test_transactions_on_a_projection_are_serial(log: TurnLog, target: PostgresTarget, kept_postgres_url: str) -> None:
     """Who loads one waits for who loaded it before, and sees what that one saved; others do not wait."""
     log.add_turn("one")
     Runner(log.store, target, [Words()]).run()
-    other = PostgresTarget(postgres_url, "views")
+    other = PostgresTarget(kept_postgres_url, "views")
     seen: list[int] = []
 
     def look() -> None:
@@ -142,7 +142,7 @@ def test_transactions_on_a_projection_are_serial(log: TurnLog, target: PostgresT
     other.close()
 
 
-def test_lost_connection_is_no_fault_of_an_event(log: TurnLog, target: PostgresTarget, postgres_url: str) -> None:
+def test_lost_connection_is_no_fault_of_an_event(log: TurnLog, target: PostgresTarget, kept_postgres_url: str) -> None:
     """Nothing is paused, nothing of the batch is kept, and the next run goes on."""
     log.add_turn("one two")
 
@@ -152,7 +152,7 @@ def test_lost_connection_is_no_fault_of_an_event(log: TurnLog, target: PostgresT
         def fold(self, db: Cursor, event: LogEvent) -> None:
             super().fold(db, event)
             if self.is_cut:
-                run(postgres_url, f"SELECT pg_terminate_backend({db.connection.info.backend_pid}, 5000)")
+                run(kept_postgres_url, f"SELECT pg_terminate_backend({db.connection.info.backend_pid}, 5000)")
                 db.execute("SELECT 1")
 
     Runner(log.store, target, [Words()]).run()
@@ -164,17 +164,17 @@ def test_lost_connection_is_no_fault_of_an_event(log: TurnLog, target: PostgresT
     assert (status.position, status.error) == (2, None)
     cut.is_cut = False
     assert Runner(log.store, target, [cut]).run()[0].position == 3
-    assert total(postgres_url) == (2, 3)
+    assert total(kept_postgres_url) == (2, 3)
 
 
-def test_connection_that_was_idle_is_opened_anew(log: TurnLog, target: PostgresTarget, postgres_url: str) -> None:
+def test_connection_that_was_idle_is_opened_anew(log: TurnLog, target: PostgresTarget, kept_postgres_url: str) -> None:
     """Nobody sees that the server was restarted meanwhile."""
     log.add_turn("one")
     runner = Runner(log.store, target, [Words()])
     runner.run()
     for _ in range(2):
         run(
-            postgres_url,
+            kept_postgres_url,
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
             " WHERE application_name = 'turnlog projections' AND datname = current_database()",
         )
@@ -279,7 +279,7 @@ class Everything(Projection):
         db.execute("INSERT INTO things (kind) VALUES ('a')")
 
 
-def test_all_that_a_projection_makes_is_swapped(log: TurnLog, target: PostgresTarget, postgres_url: str) -> None:
+def test_all_that_a_projection_makes_is_swapped(log: TurnLog, target: PostgresTarget, kept_postgres_url: str) -> None:
     """Also what is no table. Nothing is left of what was there before, nor of where it was built."""
     log.add_turn("one")
     runner = Runner(log.store, target, [Everything(), Words()])
@@ -287,31 +287,35 @@ def test_all_that_a_projection_makes_is_swapped(log: TurnLog, target: PostgresTa
     objects = (
         "SELECT relname, oid FROM pg_class WHERE relnamespace = 'views'::regnamespace AND relkind <> 'i' ORDER BY 1"
     )
-    before = run(postgres_url, objects)
+    before = run(kept_postgres_url, objects)
     log.add_turn("two")
     assert runner.rebuild("acme.everything").error is None
-    after = run(postgres_url, objects)
+    after = run(kept_postgres_url, objects)
     assert [name for name, _ in after] == [name for name, _ in before]
     changed = {name for name, oid in after if (name, oid) not in before}
     assert changed == {"things", "things_id_seq", "Parts of things", "seen", "counted", "numbers"}
-    assert run(postgres_url, 'SELECT COUNT(*), SUM(double) FROM views.things, views."Parts of things"') == [(9, 18)]
-    assert run(postgres_url, "SELECT number FROM views.seen ORDER BY 1") == [(1,), (2,), (3,)]
-    assert schemas(postgres_url) == ["views"]
+    assert run(kept_postgres_url, 'SELECT COUNT(*), SUM(double) FROM views.things, views."Parts of things"') == [
+        (9, 18)
+    ]
+    assert run(kept_postgres_url, "SELECT number FROM views.seen ORDER BY 1") == [(1,), (2,), (3,)]
+    assert schemas(kept_postgres_url) == ["views"]
     log.add_turn("three")
     assert runner.run()[0].error is None
 
 
-def test_what_rests_on_the_old_tables_is_not_dropped(log: TurnLog, target: PostgresTarget, postgres_url: str) -> None:
+def test_what_rests_on_the_old_tables_is_not_dropped(
+    log: TurnLog, target: PostgresTarget, kept_postgres_url: str
+) -> None:
     """A view of somebody else's is in the way, which is said; the old tables stay."""
     log.add_turn("one two")
     runner = Runner(log.store, target, [Words()])
     runner.run()
-    run(postgres_url, "CREATE VIEW public.mine AS SELECT * FROM views.words")
+    run(kept_postgres_url, "CREATE VIEW public.mine AS SELECT * FROM views.words")
     with pytest.raises(StoreError, match="other objects depend on it"):
         runner.rebuild("acme.words")
-    assert total(postgres_url) == (1, 2)
-    assert schemas(postgres_url) == ["views"]
-    run(postgres_url, "DROP VIEW public.mine")
+    assert total(kept_postgres_url) == (1, 2)
+    assert schemas(kept_postgres_url) == ["views"]
+    run(kept_postgres_url, "DROP VIEW public.mine")
     assert runner.rebuild("acme.words").error is None
 
 
@@ -335,7 +339,7 @@ def test_reader_sees_the_old_tables_to_its_end(log: TurnLog, target: PostgresTar
         assert db.execute("SELECT words FROM sums").fetchall() == [(3,)]
 
 
-def test_what_a_killed_build_left_is_dropped(log: TurnLog, target: PostgresTarget, postgres_url: str) -> None:
+def test_what_a_killed_build_left_is_dropped(log: TurnLog, target: PostgresTarget, kept_postgres_url: str) -> None:
     """By the next build of the projection; what somebody builds now is not."""
     left, living = target.beside(Words()), target.beside(Words())
     for each in (left, living):
@@ -345,9 +349,9 @@ def test_what_a_killed_build_left_is_dropped(log: TurnLog, target: PostgresTarge
     assert left._guard is not None
     left._guard.close()
     Runner(log.store, target, [Words()]).run()
-    assert schemas(postgres_url) == sorted([living.schema, "views"])
+    assert schemas(kept_postgres_url) == sorted([living.schema, "views"])
     living.discard()
-    assert schemas(postgres_url) == ["views"]
+    assert schemas(kept_postgres_url) == ["views"]
 
 
 # -------------------------------------------------------------------------------------------------------------- erasing
@@ -393,30 +397,30 @@ def test_erasure_reaches_the_files_of_tables(own_postgres: PostgresServer, tmp_p
 # ----------------------------------------------------------------------------------------------------- who, and where
 
 
-def test_role_that_may_make_no_schema_is_told(log: TurnLog, postgres_url: str) -> None:
+def test_role_that_may_make_no_schema_is_told(log: TurnLog, kept_postgres_url: str) -> None:
     """In one line, with what to do; nothing is made."""
-    roles = Roles(postgres_url)
+    roles = Roles(kept_postgres_url)
     role = roles.make("counter")
     target = PostgresTarget(roles.url_of(role), "views")
     try:
         with pytest.raises(StoreReadOnlyError, match="GRANT CREATE ON DATABASE"):
             Runner(log.store, target, [Words()]).run()
-        assert schemas(postgres_url) == []
+        assert schemas(kept_postgres_url) == []
         assert not target.is_made()
     finally:
         target.close()
         roles.drop()
 
 
-def test_places_are_read(postgres_url: str) -> None:
+def test_places_are_read(kept_postgres_url: str) -> None:
     """A URL, that of a log, or libpq's own form. Names that would be cut are refused; passwords are not shown."""
-    for given in (f"{postgres_url}?schema=other", postgres_url, "host=/tmp dbname=x password=secret"):
+    for given in (f"{kept_postgres_url}?schema=other", kept_postgres_url, "host=/tmp dbname=x password=secret"):
         target = PostgresTarget(given, "views")
         assert target.place.endswith("?schema=views")
         assert "secret" not in target.place
     for schema in ("", "x" * 64, "ü" * 32, "pg_views", "a\0b"):
         with pytest.raises(StoreOpenError, match="schema of projections"):
-            PostgresTarget(postgres_url, schema)
+            PostgresTarget(kept_postgres_url, schema)
     with pytest.raises(StoreOpenError) as told:
         PostgresTarget("password=secret dbname")
     assert "secret" not in str(told.value)
@@ -430,16 +434,16 @@ def test_server_that_is_not_there_is_said(log: TurnLog) -> None:
         Runner(log.store, target, [Words()]).run()
 
 
-def test_extensions_elsewhere_are_found(log: TurnLog, postgres_url: str) -> None:
+def test_extensions_elsewhere_are_found(log: TurnLog, kept_postgres_url: str) -> None:
     """In the schemas that are named."""
-    run(postgres_url, "CREATE SCHEMA tools")
-    run(postgres_url, "CREATE DOMAIN tools.positive AS integer CHECK (value > 0)")
+    run(kept_postgres_url, "CREATE SCHEMA tools")
+    run(kept_postgres_url, "CREATE DOMAIN tools.positive AS integer CHECK (value > 0)")
 
     @projection("acme.typed", schema=["CREATE TABLE typed (id text, n positive)"], tables=["typed"])
     def typed(db: Cursor, event: LogEvent) -> None:
         db.execute("INSERT INTO typed VALUES (%s, 1)", (event.id,))
 
-    target = PostgresTarget(postgres_url, "views", search_path=["tools"])
+    target = PostgresTarget(kept_postgres_url, "views", search_path=["tools"])
     log.add_turn("one")
     assert Runner(log.store, target, [typed]).run()[0].error is None
     target.close()

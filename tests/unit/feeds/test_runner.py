@@ -71,7 +71,7 @@ def log(tmp_path: Path) -> Iterator[TurnLog]:
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnyTarget]:
     """Give a target in memory, one in a file, and one in a PostgreSQL database."""
     if request.param == "postgres":
-        target = PostgresTarget(request.getfixturevalue("postgres_url"), "views")
+        target = PostgresTarget(request.getfixturevalue("kept_postgres_url"), "views")
     else:
         target = SQLiteTarget(":memory:" if request.param == "memory" else tmp_path / "made" / "view.db")
     yield target
@@ -432,7 +432,7 @@ def test_conflict_that_rolls_back_is_told(log: TurnLog) -> None:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_projection_that_ends_the_transaction_on_postgresql_is_told(
-    log: TurnLog, postgres_url: str, ending: str
+    log: TurnLog, kept_postgres_url: str, ending: str
 ) -> None:
     """With the event, and the others go on."""
     turn = log.add_turn("one")
@@ -441,7 +441,7 @@ def test_projection_that_ends_the_transaction_on_postgresql_is_told(
         if event.id == turn.id:
             getattr(db.connection, ending[:-2])() if ending.endswith("()") else db.execute(ending.encode())
 
-    target = PostgresTarget(postgres_url, "views")
+    target = PostgresTarget(kept_postgres_url, "views")
     with pytest.raises(SchemaError, match=f"'bad' has ended the runner's transaction at event '{turn.id}'"):
         runner(log, target, made("bad", [], [], fold), Words()).run()
     assert rows(target) == [(turn.id, 1)]

@@ -64,18 +64,18 @@ def has(words: Words, said: list[str], term: Term) -> bool:
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_what_is_found_is_in_the_words(engine: str, request: pytest.FixtureRequest) -> None:
     """Words in different pieces, phrases over a cut, beginnings, in any script, and nothing else."""
-    postgres_url = request.getfixturevalue("postgres_url") if engine == "postgres" else None
+    kept_postgres_url = request.getfixturevalue("kept_postgres_url") if engine == "postgres" else None
     words = Words()
-    with closing(words), TurnLog.open(postgres_url or "memory://") as log:
+    with closing(words), TurnLog.open(kept_postgres_url or "memory://") as log:
         said = {log.add_turn(text).id: words.of(indexed(text)) for text in texts(60)}
-        target = LogTarget(postgres_url, "in_pieces") if postgres_url else SQLiteTarget(":memory:")
-        search = InPiecesOnPostgres(words) if postgres_url else InPieces()
+        target = LogTarget(kept_postgres_url, "in_pieces") if kept_postgres_url else SQLiteTarget(":memory:")
+        search = InPiecesOnPostgres(words) if kept_postgres_url else InPieces()
         with closing(target):
             [status] = Runner(log.store, target, [search]).run()
             assert (status.lag, status.error) == (0, None)
             finds = 0
             with target.transaction() as db:
-                view = PostgresSearchView(words, db) if postgres_url else SearchView(words, db)
+                view = PostgresSearchView(words, db) if kept_postgres_url else SearchView(words, db)
                 assert db.execute("SELECT COUNT(*) FROM search_turns WHERE position < 0").fetchall()[0][0] > 200
                 for query in terms(80):
                     wanted = [term for term in terms_of(query) if words.of(term.text)]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,6 +36,9 @@ from turnlog.record.findings import Found, Place
 
 SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 EXAMPLES = 5000 if SOAK else 25
+ALIKE_MAX = 5000 if SOAK else 2
+"""In so many records of a file a secret is planted in the same field."""
+
 SECRET = "key-7Hq2Zr9Wm4Xt"
 MARK = "a-mark-7Hq2Zr"
 
@@ -151,10 +155,13 @@ def fish(text: str, place: Place) -> Iterator[Found]:
 
 def test_nothing_of_a_secret_is_stored_wherever_it_is(sample: Sample, tmp_path: Path) -> None:
     """In texts, thinking, arguments and results of tools, titles, names, and keys."""
-    places = 0
+    places = Counter[str]()
     for where, with_secret in planted(sample, SECRET):
-        places += 1
-        folder = tmp_path / str(places)
+        alike = re.sub("[0-9]+", "", where)  # the same field, in another record of the file
+        places[alike] += 1
+        if places[alike] > ALIKE_MAX:
+            continue
+        folder = tmp_path / str(places.total())
         path = with_secret.write(folder / "given")
         check_nothing_of(SECRET, sample.format, path, folder, [fish], where)
     assert places
