@@ -56,8 +56,9 @@ if TYPE_CHECKING:
     from turnlog.agent import loop
     from turnlog.audit import Anchor, Audit, VerifyReport
     from turnlog.audit.copying import CopyReport
-    from turnlog.audit.erasing import ErasureReport, RetentionReport
+    from turnlog.audit.erasing import ErasureReport
     from turnlog.audit.holding import Holds
+    from turnlog.audit.retaining import RetentionReport
     from turnlog.audit.sealing import SealReport
     from turnlog.calls import Calls, ToolCalls
     from turnlog.context import CompactionReport, Projector, Summarize
@@ -1217,7 +1218,7 @@ class TurnLog:
             HoldError: a hold was set meanwhile. Nothing was erased.
         """
         self._refuse(events.ERASURE, reason=reason, by=by)
-        report = audit.erasing.retain(
+        report = audit.retaining.retain(
             self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources
         )
         if dry_run:

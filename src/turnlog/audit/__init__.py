@@ -6,7 +6,8 @@
 - `erasures` finds what was erased on nobody's word; `projections` compares projections with their rebuild.
 - `known` is what the events read so far say of the log; `report` what was found.
 
-`copying` makes another store the same log, and compares the two.
+`erasing` takes content away, and says so; `retaining` does that to threads that are old enough; `holding` keeps what a
+legal hold is on. `copying` makes another store the same log, and compares the two.
 
 Checkpoints and proofs show it to others, who need not trust whoever keeps the store.
 

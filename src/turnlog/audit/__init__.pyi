@@ -1,4 +1,4 @@
-from . import copying, erasing, holding, holds, sealing
+from . import copying, erasing, holding, holds, retaining, sealing
 from .anchors import Anchor
 from .checkpoints import Checkpoint
 from .facade import Audit, KeptCheckpoint
@@ -29,6 +29,7 @@ __all__ = [
     "erasing",
     "holding",
     "holds",
+    "retaining",
     "sealing",
     "verify",
 ]

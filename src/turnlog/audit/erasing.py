@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
-from itertools import chain, filterfalse
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -35,12 +34,9 @@ from turnlog.events import (
     Seals,
     cite,
 )
-from turnlog.events.meta import turn_meta
 from turnlog.events.sealing import find_key
-from turnlog.events.times import said_at
 from turnlog.model import ErasureMeta
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
-from turnlog.projections.threads import Thread, latest_threads, turns_backwards
 from turnlog.record import EventDraft, find_turn, plan_event
 from turnlog.record.fields import check_name, check_type
 from turnlog.record.sealing import key_about
@@ -58,9 +54,6 @@ INTERRUPTED = (
 """What an interrupt says in a note when it comes behind the commit."""
 
 _AGAIN = "an earlier erasure names it, and it was there"
-
-_CLOCKS_DIFFER = timedelta(days=1)
-"""By how much clocks may differ."""
 
 _ROUNDS_MAX = 10
 
@@ -202,7 +195,7 @@ def erase(
     meta = ErasureMeta(reason=reason, by=None if by is None else check_type(by, str, "by"))
     for _ in range(_ROUNDS_MAX):
         with store.read() as transaction:
-            search = _Search(transaction, asked)
+            search = Search(transaction, asked)
             seals = _keys_of(transaction, asked)
         if dry_run:
             keys = () if seals is None or asked.subject is None else seals.ids_of(asked.subject)
@@ -246,7 +239,7 @@ class _HoldsChangedError(Exception):
     """Say that holds were set or released since the snapshot."""
 
 
-class _Search:
+class Search:
     """What is to be erased, and what is held: first in a snapshot, and then with what came since."""
 
     def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
@@ -363,7 +356,7 @@ def _is_here(seals: Seals | None, key: str) -> bool:
     return True
 
 
-def _erase(store: Store, search: _Search, asked: Request, meta: ErasureMeta, sources: Sources) -> ErasureReport:
+def _erase(store: Store, search: Search, asked: Request, meta: ErasureMeta, sources: Sources) -> ErasureReport:
     chosen: list[Recorded] = []
     erasures: list[str] = []
     keys: list[str] = []
@@ -439,103 +432,3 @@ def _is_recorded(store: Store, event_id: str) -> bool:
     with suppress(TurnlogError), store.read() as transaction:
         return transaction.event(event_id) is not None
     return False
-
-
-class RetentionReport(Struct, frozen=True, kw_only=True):
-    """Threads that are older than they should be kept, and what became of them.
-
-    Attributes:
-        threads: the threads whose last turn is older, oldest activity first.
-        held: ids of those that a legal hold keeps, each with the line that says so.
-        erasure: what was erased, or would be; None where there is nothing to erase.
-        dry_run: whether nothing was done.
-    """
-
-    threads: tuple[Thread, ...] = ()
-    held: dict[str, str] = {}
-    erasure: ErasureReport | None = None
-    dry_run: bool = True
-
-
-def retain(
-    store: Store,
-    older_than: timedelta,
-    *,
-    reason: str | None = None,
-    by: str | None = None,
-    dry_run: bool = True,
-    now: datetime | None = None,
-    sources: Sources,
-) -> RetentionReport:
-    """Erase threads whose last turn is older than a time. See `TurnLog.retain`."""
-    if older_than <= timedelta(0):
-        raise MetaError("older_than: expected a time above zero", field="older_than")
-    if not dry_run and not (reason or "").strip():
-        raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
-    now = now or datetime.now(UTC)
-    try:
-        limit = now - older_than
-    except OverflowError:
-        limit = datetime.min.replace(tzinfo=UTC)
-    with store.read() as transaction:
-        old = latest_threads(transaction, among=lambda thread: _last_said(transaction, thread, now) < limit)
-        due, kept = _due_and_kept(transaction, [thread.id for thread in old])
-    erasure = None
-    if due:
-        asked = Request(threads=tuple(thread.id for thread in old if thread.id in due))
-        erasure = erase(store, asked, reason=reason or "dry run", by=by, dry_run=dry_run, sources=sources)
-    return RetentionReport(
-        threads=tuple(thread for thread in old if thread.id in due or thread.id in kept),
-        held=kept,
-        erasure=erasure,
-        dry_run=dry_run,
-    )
-
-
-def _last_said(transaction: ReadTransaction, thread: Thread, now: datetime) -> datetime:
-    """Return when the last turn of a thread was said. What claims to be of the future, as others' turns can, is not."""
-    last = datetime.fromisoformat(thread.last)
-    if last <= now + _CLOCKS_DIFFER:
-        return last
-    said = (said_at(turn_meta(turn), turn.header.time) for turn in turns_backwards(transaction, thread.id, 0))
-    return next((time for time in said if time <= now + _CLOCKS_DIFFER), last)
-
-
-def _due_and_kept(transaction: ReadTransaction, threads: Sequence[str]) -> tuple[set[str], dict[str, str]]:
-    """Return the threads of which there is something to erase, and those that a hold keeps, with the line that says so.
-
-    To look for what carries a thread's content takes a look at the whole log: one look serves all threads, but where
-    a hold refuses some of them, or something is left of threads that began with an erased turn. They are halved until
-    it is known which.
-    """
-    due: set[str] = set()
-    kept: dict[str, str] = {}
-    whole = [thread for thread in threads if _is_there(transaction, thread)]
-    waiting = [(whole, True), ([*filterfalse(set(whole).__contains__, threads)], False)]
-    while waiting:
-        group, is_whole = waiting.pop()
-        if not group:
-            continue
-        middle = len(group) // 2
-        halves = [(group[:middle], is_whole), (group[middle:], is_whole)]
-        try:
-            search = _Search(transaction, Request(threads=tuple(group)))
-        except HoldError as error:
-            if middle:
-                waiting += halves
-            else:
-                kept[group[0]] = str(error)
-            continue
-        if not search.foreseen:
-            continue
-        if is_whole or not middle:
-            due.update(group)
-        else:
-            waiting += halves
-    return due, {thread: kept[thread] for thread in threads if thread in kept}
-
-
-def _is_there(transaction: ReadTransaction, turn: str) -> bool:
-    """Tell whether a turn has something that can be erased."""
-    found = transaction.event(turn)
-    return found is not None and not found.erased and found.header.private is not None

@@ -19,7 +19,7 @@ from tests.sealed_log import seals_in
 from tests.talk import RUN, SIZES, Talk, raw_files, runs, traces
 
 from turnlog import LossReport, TurnLog, providers
-from turnlog.audit import erasing
+from turnlog.audit import erasing, retaining
 from turnlog.audit.erasing import Request
 from turnlog.audit.seals import SealFolder
 from turnlog.digest import sri
@@ -727,12 +727,13 @@ def test_old_threads_are_found_in_few_looks_at_the_log(log: TurnLog, monkeypatch
     log.holds.set("other", turn=threads[60].id)
     looks: list[Request] = []
 
-    class Counted(erasing._Search):  # pyright: ignore[reportPrivateUsage]
+    class Counted(erasing.Search):
         def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
             looks.append(asked)
             super().__init__(transaction, asked)
 
-    monkeypatch.setattr(erasing, "_Search", Counted)
+    for module in (erasing, retaining):
+        monkeypatch.setattr(module, "Search", Counted)
     report = log.retain(timedelta(microseconds=1))
     assert report.erasure is not None
     kept = {threads[40].id, threads[60].id}
