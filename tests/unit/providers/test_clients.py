@@ -331,7 +331,7 @@ def test_retries_come_to_an_end(adapter: Provider, call: Call) -> None:
     ("status", "body", "said"),
     [
         (400, b'{"error":{"message":"API key not valid: key-of-a-test"}}', "API key not valid: \u2026"),
-        (403, b"<html>\nForbidden\n</html>", "<html> Forbidden </html>"),
+        (403, b"<html>\nForbidden\n</html>", "Forbidden"),
         (401, b"\xff", "\ufffd"),
     ],
     ids=["key", "html", "no text"],

@@ -253,7 +253,7 @@ def test_status_says_whether_to_try_again(status: int) -> None:
 
 def test_status_error_is_one_line_of_bounded_length() -> None:
     """A page of HTML does not become the message."""
-    assert str(status_error("p", 502, "<html>\n" + "x" * 9999)) == "p answered 502: <html> " + "x" * 493
+    assert str(status_error("p", 502, "Sorry\n" + "x" * 9999)) == "p answered 502: Sorry " + "x" * 494
     assert str(status_error("p", 500, " \n")) == "p answered 500: nothing more"
 
 
@@ -379,3 +379,26 @@ def test_status_is_found_in_the_body_of_an_error(body: Any, status: int | None) 
 def test_message_is_found_in_the_body_of_an_error(body: Any, said: str) -> None:
     """Every provider has its own shape of an error: the words are found in each."""
     assert said_by(body) == said
+
+
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        (
+            "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n<h1>502 Bad Gateway</h1>"
+            "<hr><center>nginx/1.27</center></body></html>",
+            "502 Bad Gateway nginx/1.27",
+        ),
+        (
+            "<!DOCTYPE html><style>h1 { color: red }</style><script>if (1 < 2) go()</script><!-- no -->"
+            "<h1>Blocked &amp; logged</h1>\n<p>Ask <b>the</b> proxy",
+            "Blocked & logged Ask the proxy",
+        ),
+        ("<html><body></body></html>", "<html><body></body></html>"),
+        ("<html", "<html"),
+        ("a < b, and <html> is a word", "a < b, and <html> is a word"),
+    ],
+)
+def test_of_a_page_its_text_is_said(page: str, said: str) -> None:
+    """Not the markup that a gateway answers with; where a page has no text, what there is."""
+    assert str(status_error("p", 502, page)) == f"p answered 502: {said}"
