@@ -41,6 +41,7 @@ from turnlog.model import (
     decode_content,
     document_block,
 )
+from turnlog.model.plain import check_one_of
 from turnlog.projections import Thread
 from turnlog.projections.bookmarks import AFTER_ALL, all_bookmarks
 from turnlog.projections.threads import count_threads, count_turns, latest_threads
@@ -1005,10 +1006,13 @@ class TurnLog:
             progress: called with events done and events in all.
 
         Raises:
+            MetaError: `bookmarks` or `registers` is none of its words.
             FormatError: a line is not what `export` writes, or a hash, a digest or a citation is wrong.
             IdConflictError: the log has another event under an id, or a stream has gone another way here.
             ConflictError: somebody else has written to the log while it was restored.
         """
+        check_one_of(bookmarks, ("keep", "take"), "bookmarks")
+        check_one_of(registers, ("keep", "trust"), "registers")
         report = interop.portable.restore(self.store, file, self._sources, bookmarks=bookmarks, progress=progress)
         came_in = set(report.unconfirmed_registers)
         if not came_in:

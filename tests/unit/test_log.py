@@ -419,6 +419,10 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "holds.get HoldError": (HoldError, lambda log, _: log.holds.get("h")),
     "holds.release MetaError": (MetaError, lambda log, _: log.holds.release("h", reason=cast("str", 1))),
     "holds.release HoldError": (HoldError, lambda log, _: log.holds.release("h")),
+    "import_turnlog MetaError": (
+        MetaError,
+        lambda log, _: log.import_turnlog(io.BytesIO(), bookmarks=cast("Any", "tkae")),
+    ),
     "import_turnlog FormatError": (FormatError, lambda log, _: log.import_turnlog(io.BytesIO(b"x"))),
 }
 

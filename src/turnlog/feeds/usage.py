@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from turnlog.errors import ContentError, MetaError
+from turnlog.errors import ContentError
 from turnlog.events import TURN, named_head, turn_meta
 from turnlog.events.times import said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.model.blocks import ToolResult, ToolUse, decode_content
 from turnlog.model.meta import Usage
+from turnlog.model.plain import check_one_of
 from turnlog.projections.threads import threads_of
 from turnlog.projections.turns import find_links
 from turnlog.store import ReadTransaction
@@ -171,8 +172,7 @@ class UsageView:
         Raises:
             MetaError: it is none of `BY`.
         """
-        if by not in BY:
-            raise MetaError(f"by: {by!r} is unknown (one of {', '.join(BY)})", field="by")
+        check_one_of(by, BY, "by")
         if by == "thread":
             return self._by_thread(transaction)
         rows = self._rows(f"SELECT {by}, {_SUMS} FROM usage_turns GROUP BY {by} ORDER BY {by} NULLS FIRST")

@@ -20,6 +20,16 @@ INTEGER_MAX = (1 << 64) - 1
 _S = TypeVar("_S", bound=Struct)
 
 
+def check_one_of(value: object, known: Sequence[str], field: str) -> None:
+    """Check that a value is one of some words.
+
+    Raises:
+        MetaError: it is none of them.
+    """
+    if value not in known:
+        raise MetaError(f"{field}: {value!r} is unknown (one of {', '.join(known)})", field=field)
+
+
 def plain_json(value: Any, field: str, error: type[ContentError | MetaError]) -> Any:
     """Return a value as JSON has it: mappings as dicts, sequences as lists; raw JSON text stays.
 
