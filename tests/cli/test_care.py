@@ -87,6 +87,13 @@ def test_completion_is_installed_for_the_shell(turnlog: Command, tmp_path: Path)
         (("mcp", "tools", ""), ["files"]),
         (("provider", "models", ""), ["milli"]),
         (("show", "--store", "memory://", ""), []),
+        (("--json", "log", "ma"), ["aside", "main"]),
+        (("log", "--json", "ma"), ["aside", "main"]),
+        (("log", "--store", "STORE", "ma"), ["aside", "main"]),
+        (("--store", "STORE", "log", "ma"), ["aside", "main"]),
+        (("--store=STORE", "log", "ma"), ["aside", "main"]),
+        (("log", "--store", "sqlite", ":", "//PATH", "ma"), ["aside", "main"]),
+        (("log", "--store", "=", "sqlite", ":", "//PATH", "ma"), ["aside", "main"]),
     ],
     ids=" ".join,
 )
@@ -98,7 +105,10 @@ def test_names_of_the_store_are_completed(turnlog: Command, line: tuple[str, ...
         log.pointers.set("kilo", "milli", "m")
         log.servers.set("files", ["cat"])
         log.providers.set("milli", adapter="openai_chat", base_url="http://127.0.0.1:1")
-    said = turnlog.ok("__complete", *line).text.splitlines()
+    words = [word.replace("STORE", turnlog.url).replace("PATH", f"/{turnlog.store}") for word in line]
+    said = turnlog.ok(
+        "__complete", *words, **({} if words == [*line] else {"TURNLOG_STORE": "memory://"})
+    ).text.splitlines()
     offered = [each.split("\t")[0] for each in said]
     assert [name for name in offered if name in ("aside", "main", "kilo", "files", "milli")] == expected
 

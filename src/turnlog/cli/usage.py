@@ -24,6 +24,9 @@ from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, Unknown
 
 T = TypeVar("T")
 
+_COMPLETE = "__complete"
+"""What cyclopts's completion scripts call the command with, before the words of the line."""
+_WORD_BREAKS = (":", "=")
 _VALUE_OPTION = "--store"
 _FLAG = "--json"
 _END = "--"
@@ -81,8 +84,11 @@ def normalized(tokens: Sequence[str]) -> list[str]:
     """Return the command line with the common options at its end, or before `--` if there is one.
 
     So they are accepted anywhere: before the name of the command, within it (`bookmarks --json set`), and after it.
-    A `-` that stands for standard input or output becomes `STANDARD_STREAM`.
+    A `-` that stands for standard input or output becomes `STANDARD_STREAM`. Of a line that a shell completes, the last
+    word stays the last: it is the one that the cursor is on.
     """
+    if tokens[:1] == [_COMPLETE] and len(tokens) > 1:
+        return [_COMPLETE, *normalized(_rejoined(tokens[1:-1])), tokens[-1]]
     end = tokens.index(_END) if _END in tokens else len(tokens)
     common: list[str] = []
     others: list[str] = []
@@ -97,6 +103,17 @@ def normalized(tokens: Sequence[str]) -> list[str]:
     if others and others[0] in _STANDARD_STREAM_COMMANDS:
         others = [STANDARD_STREAM if token == "-" else token for token in others]
     return [*others, *common, *tokens[end:]]
+
+
+def _rejoined(words: Sequence[str]) -> list[str]:
+    """Return words of a line as a person typed them: bash gives what is before and behind a `:` or `=` by itself."""
+    joined: list[str] = []
+    for place, word in enumerate(words):
+        if joined and (word in _WORD_BREAKS or words[place - 1] in _WORD_BREAKS):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined
 
 
 def convert_strictly(kind: Any, tokens: Sequence[Token]) -> object:
