@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.agent.running import results
-from tests.agent.servers import COMMAND
+from tests.agent.servers import COMMAND, odd
 from tests.agent.wires import KEY, Anthropic, OpenAI, set_up
 from tests.cli.command import Command, Outcome
 from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
@@ -411,3 +411,68 @@ def test_a_paste_of_several_lines_is_one_message(turnlog: Command, server: WireS
         _, status = terminal.end()
     assert status == 0
     assert said(turnlog) == ["// a\n  b", "One.", "c\nd", "Two."]
+
+
+@pytest.mark.parametrize("how", ["rename", "delete", "move"])
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "second"])
+def test_a_message_goes_on_from_what_was_told_where_somebody_else_has_its_bookmark(
+    turnlog: Command, server: WireServer, how: str, is_first: bool
+) -> None:
+    """It is told that the bookmark does not move along, and the next prompt names none."""
+    server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
+    other = "other" if how == "rename" else "you"
+    with TurnLog.open(turnlog.url) as log:
+        begun = log.add_turn("Begin", bookmark="main")
+    with Terminal(turnlog, "chat", "-p", "kilo", "-c", "main", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("main > ")
+        if not is_first:
+            terminal.send("First\r")
+            terminal.expect("main > ")
+        with TurnLog.open(turnlog.url) as log:
+            at = log.turn("main").id
+            match how:
+                case "rename":
+                    log.bookmarks.rename("main", "other")
+                case "delete":
+                    log.bookmarks.delete("main")
+                case _:
+                    log.add_turn("Theirs", continues="main")
+        terminal.send("Mine\r")
+        told = terminal.expect(f"{other} > ")
+        terminal.send(CTRL_D)
+        written, status = terminal.end()
+    place = "other" if how == "rename" else "a branch of its own"
+    assert told.count(f"! bookmark main was moved or deleted meanwhile: this goes on on {place}\n") == 1
+    assert status == 0, written
+    with TurnLog.open(turnlog.url) as log:
+        [mine] = [turn for turn in log.children(at) if log.text(turn) == "Mine"]
+        assert begun.id in [turn.id for turn in log.ancestry(mine.id)]
+        assert len(log.children(mine.id)) == 1
+
+
+def test_a_server_that_is_withdrawn_or_registered_anew_is_not_called_by_an_open_session(
+    turnlog: Command, server: WireServer
+) -> None:
+    """The next message is refused, or goes to the server that is registered now."""
+    server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
+    with Terminal(
+        turnlog, "chat", "-p", "kilo", "-b", "main", "--servers", "s", "--approve", "auto", OPENAI_API_KEY=KEY
+    ) as terminal:
+        terminal.expect("you > ")
+        terminal.send("First\r")
+        terminal.expect("main > ")
+        with TurnLog.open(turnlog.url) as log:
+            log.servers.delete("s")
+        terminal.send("Second\r")
+        assert "no MCP server 's'" in terminal.expect("main > ")
+        with TurnLog.open(turnlog.url) as log:
+            log.servers.set("s", odd("starts", "true").command or ())
+        terminal.send("Third\r")
+        terminal.expect("main > ")
+        terminal.send(CTRL_D)
+        terminal.end()
+    offered = [
+        [tool["function"]["name"] for tool in msgspec.json.decode(asked.body)["tools"]] for asked in server.received
+    ]
+    assert ["s___echo" in names for names in offered] == [True, False]
+    assert "s___go" in offered[-1]

@@ -1,7 +1,11 @@
 """Lines and tables for people, cut to the width of a terminal."""
 
+from pathlib import Path
+
 import pytest
 from rich.cells import cell_len
+from tests.cli.command import Command
+from tests.cli.terminal import Terminal
 
 from turnlog.cli.output import Piece, Screen
 
@@ -30,7 +34,7 @@ def shown(capsys: pytest.CaptureFixture[str], width: int | None, *rows: list[Pie
 )
 def test_a_line_is_cut_once(capsys: pytest.CaptureFixture[str], pieces: list[Piece], line: str) -> None:
     """With one ellipsis, and with none where nothing but blanks is missing."""
-    Screen(width=12, colour=False).line(*pieces)
+    Screen(width=12, colour=False).line(*pieces, cut=True)
     assert capsys.readouterr().out == f"{line}\n"
     assert cell_len(line) <= 12
 
@@ -58,3 +62,27 @@ def test_columns_are_cut_only_where_the_last_has_no_room(capsys: pytest.CaptureF
 def test_a_table_without_rows_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """On a terminal too."""
     assert (shown(capsys, 80), shown(capsys, None)) == ([], [])
+
+
+@pytest.mark.parametrize("columns", [30, 80])
+def test_what_a_command_has_done_is_told_whole(turnlog: Command, tmp_path: Path, columns: int) -> None:
+    """However narrow the terminal is: nothing else says it."""
+    name = "a-bookmark-with-a-name-that-takes-its-room-on-a-line"
+    (tmp_path / "a-paper-with-a-name-that-takes-its-room-too.md").write_text("# Soup")
+    for arguments, end in (
+        (("add", "hi", "-b", name), "a new thread"),
+        (("document", str(next(tmp_path.glob("a-paper*"))), "-c", name), ", continues 03"),
+        (("keys", "new", "--name", "example.com/a-log-whose-name-takes-its-room-on-a-line"), ".key"),
+        (("export", "-o", str(tmp_path / "an-export-with-a-name-that-takes-its-room.jsonl")), "events"),
+    ):
+        with Terminal(turnlog, *arguments, columns=columns) as terminal:
+            written, status = terminal.end()
+        assert (status, "…" in written) == (0, False), written
+        assert end in written
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "2", "999999999", "many"])
+@pytest.mark.parametrize("arguments", [("--help",), ("log", "--help"), ("stores",)])
+def test_a_page_is_laid_out_in_any_width(turnlog: Command, columns: str, arguments: tuple[str, ...]) -> None:
+    """Also where the system says that there is next to none."""
+    assert turnlog.ok(*arguments, COLUMNS=columns).text

@@ -19,7 +19,7 @@ from turnlog.cli.failures import (
 )
 from turnlog.cli.first_sign import erase_first_sign, show_first_sign
 from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
-from turnlog.cli.output import abandon_output, prepare_streams, settle_output, unblock_output
+from turnlog.cli.output import abandon_output, prepare_streams, settle_output, settle_width, unblock_output
 from turnlog.cli.usage import convert_strictly, normalized, usage_message
 from turnlog.errors import TurnlogError
 
@@ -160,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(tokens: list[str]) -> int:
     prepare_streams()
+    settle_width()
     try:
         return _run(tokens)
     except BrokenPipeError:

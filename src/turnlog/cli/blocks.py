@@ -79,7 +79,7 @@ def write_blocks(screen: Screen, blocks: Sequence[WindowBlock], long: LongString
             case Document():
                 _write_document(screen, block, long)
             case Native():
-                screen.line((of_block(replace(block, block=_beginning(block.block, long))), "blue"))
+                screen.line((of_block(replace(block, block=_beginning(block.block, long))), "blue"), cut=True)
 
 
 def _write_document(
@@ -97,7 +97,7 @@ def _write_thinking(screen: Screen, block: Thinking, long: LongStrings, *, whole
     else:
         # Two pieces in a row have the whole of a line as it is shown.
         said = dropwhile(lambda piece: not piece.strip(), long.said_pieces(block.thinking))
-        screen.line((of_block(Thinking(thinking="".join(islice(said, 2)))), "dim"))
+        screen.line((of_block(Thinking(thinking="".join(islice(said, 2)))), "dim"), cut=True)
 
 
 def _write_tool_use(screen: Screen, block: ToolUse, long: LongStrings, *, whole: bool) -> None:
@@ -108,7 +108,7 @@ def _write_tool_use(screen: Screen, block: ToolUse, long: LongStrings, *, whole:
         said = decoded_pieces(long.pieces(bytes(block.input)))
         screen.pieces(map(printable, line_pieces(said)), "blue")
     else:
-        screen.line((of_block(replace(block, name=name, input=_beginning(block.input, long))), "blue"))
+        screen.line((of_block(replace(block, name=name, input=_beginning(block.input, long))), "blue"), cut=True)
 
 
 def _beginning(raw: Raw, long: LongStrings) -> Raw:
@@ -133,7 +133,7 @@ def _write_tool_result(screen: Screen, block: ToolResult, long: LongStrings, *, 
             case Document():
                 _write_document(screen, inner, long, style, cut=False)
             case Native():
-                screen.line((of_block(replace(inner, block=_beginning(inner.block, long))), style), cut=False)
+                screen.line((of_block(replace(inner, block=_beginning(inner.block, long))), style))
 
 
 def _write_cut(screen: Screen, pieces: Callable[[], Iterator[str]], style: str, *, whole: bool, lead: str = "") -> None:

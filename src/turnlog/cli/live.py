@@ -120,7 +120,7 @@ class Live:
             case ToolStarted():
                 name = one_line(event.call.name)
                 arguments = of_block(event.call).removeprefix(f"→ {name}")
-                self.line(("→ ", "blue"), (name, "bold blue"), (arguments, "blue"))
+                self.line(("→ ", "blue"), (name, "bold blue"), (arguments, "blue"), cut=True)
                 self._at_work.append(name)
             case ToolInterrupted():
                 name = one_line(event.call.name)
@@ -134,7 +134,7 @@ class Live:
             case ToolRetried():
                 why = one_line(of_blocks(event.outcome.content))
                 name = one_line(event.call.name)
-                self.line((f"← {name}  failed, again in {event.wait_s:g} s: {why}", "yellow"))
+                self.line((f"← {name}  failed, again in {event.wait_s:g} s: {why}", "yellow"), cut=True)
             case TurnRecorded():
                 self._at_work.clear()
                 tell_redacted(event.turn)
@@ -153,13 +153,19 @@ class Live:
             case HeadBusy():
                 said = f"another run is at work on {event.turn.id}: waiting for it, {event.wait_s:g} s at most"
             case BookmarkLeft():
-                name = one_line(event.bookmark)
-                said = f"bookmark {name} was moved or deleted meanwhile: this goes on on a branch of its own"
+                self.say_left(event.bookmark)
+                return
             case ToolsNoted():
                 said = one_line(event.note)
         self.line((f"! {said}", "yellow"))
         if isinstance(event, HeadBusy):
             self._waiting.begin("waiting for another run")
+
+    def say_left(self, bookmark: str, other: str | None = None) -> None:
+        """Say that a bookmark does not move along any more, and which other one does."""
+        place = "a branch of its own" if other is None else one_line(other)
+        said = f"! bookmark {one_line(bookmark)} was moved or deleted meanwhile: this goes on on {place}"
+        self.line((said, "yellow"))
 
     def end_line(self, *, interrupted: bool = False) -> None:
         """End the line that is being written: something else comes next.
@@ -180,9 +186,9 @@ class Live:
         if not self.json:
             self._waiting.begin(what)
 
-    def line(self, *pieces: tuple[str, str]) -> None:
-        """Write one line to standard error, of texts and their styles, cut to the width of a terminal."""
-        left = self._errors.width if self._errors.is_terminal else None
+    def line(self, *pieces: tuple[str, str], cut: bool = False) -> None:
+        """Write one line to standard error, whole, or of a preview what a terminal has room for."""
+        left = self._errors.width if cut and self._errors.is_terminal else None
         line = Styled()
         for text, style in pieces:
             shown = on_line(text) if left is None else fit(on_line(text), left)
@@ -273,7 +279,7 @@ class Live:
         more = f" (and {count(lines, 'more line')}{effects})" if lines else ""
         known = " (as an earlier run has recorded it)" if event.known else ""
         name = one_line(event.call.name)
-        self.line((f"← {name}  ", style or "blue"), (error + shown, style), (more + known, "dim"))
+        self.line((f"← {name}  ", style or "blue"), (error + shown, style), (more + known, "dim"), cut=True)
 
 
 def _where(event: ToolInterrupted) -> str:

@@ -35,6 +35,12 @@ _SGR = {
 
 LANE_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
+_WIDTH = 80
+"""How wide a terminal is taken to be that does not say."""
+
+_WIDTH_MIN, _WIDTH_MAX = 20, 1000
+"""A terminal is taken to be as wide as this at least, and at most."""
+
 _GAP = 2
 """So many blanks are between the columns of a table."""
 
@@ -54,6 +60,19 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def settle_width() -> None:
+    """Set `COLUMNS` where the terminal, or that, is so narrow that it takes for ever to lay out a page."""
+    try:
+        width = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        try:
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+        except (OSError, ValueError):
+            return
+    if not _WIDTH_MIN <= width <= _WIDTH_MAX:
+        os.environ["COLUMNS"] = str(min(max(width, _WIDTH_MIN), _WIDTH_MAX) if width > 0 else _WIDTH)
 
 
 def _nowhere() -> TextIOWrapper:
@@ -188,7 +207,7 @@ class Screen(Struct, frozen=True, kw_only=True):
     """Where lines for people go.
 
     Attributes:
-        width: width in terminal cells, to which lines are cut; None when the output is no terminal.
+        width: width in terminal cells, to which lines of listings are cut; None when the output is no terminal.
         colour: whether to use colours.
     """
 
@@ -207,8 +226,8 @@ class Screen(Struct, frozen=True, kw_only=True):
         colour = console.color_system is not None and not console.no_color
         return cls(width=console.width if is_terminal else None, colour=colour)
 
-    def line(self, *pieces: Piece, cut: bool = True) -> None:
-        """Print one line, cut to the width."""
+    def line(self, *pieces: Piece, cut: bool = False) -> None:
+        """Print one line: whole, or of a listing what there is room for, which another command shows whole."""
         sys.stdout.write(self._render(pieces, self.width if cut else None) + "\n")
 
     def text(self, text: str, style: str = "") -> None:

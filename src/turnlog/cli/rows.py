@@ -116,5 +116,5 @@ class TurnRows(Struct, frozen=True, kw_only=True):
             CorruptionError: the payload of one is damaged. All are shown before.
         """
         for turn in turns:
-            self.screen.line(*self.pieces(turn))
+            self.screen.line(*self.pieces(turn), cut=True)
         self.check()

@@ -122,7 +122,7 @@ def _write_report(screen: Screen, report: VerifyReport, unusable: int) -> None:
         ("repaired", ", ".join(report.repaired)),
         ("not turnlog's", ", ".join(map(one_line, report.others))),
     ]
-    screen.table([[(f"  {name}", "cyan"), value] for name, value in facts if value])
+    screen.table([[(f"  {name}", "cyan"), value] for name, value in facts if value], cut=False)
 
 
 def _sealed(report: VerifyReport) -> str:

@@ -29,10 +29,10 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions
 from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
-from turnlog.errors import StoreError, TurnlogError
+from turnlog.errors import StoreError, TurnlogError, UnknownTurnError
 from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
-from turnlog.model import Message, Text
+from turnlog.model import Message, ServerMeta, Text
 from turnlog.record.fields import check_bookmark, check_bookmark_name, check_subject
 from turnlog.turn import Turn
 
@@ -122,7 +122,10 @@ class _Session:
         self.status = 0
         """The exit status that the last message, or command, would have by itself."""
         self._prompt = Prompt()
-        self._named = "you"
+        self._turns: tuple[str, ...] = ()
+        """The turns that the next message continues, as the person was told."""
+        self._named: str | None = None
+        """The bookmark that the prompt names: the next message moves it."""
         self._log = log
         self._runner = runner
         self._live = live
@@ -131,6 +134,7 @@ class _Session:
         self._bookmark: str | Literal[False] | None = bookmark
         self._subject: str | Literal[False] | None = subject
         self._tools: McpTools | None = None
+        self._servers: list[ServerMeta] = []
         self._commands: dict[str, tuple[Callable[[str], None], str]] = {
             "/help": (self._help, "this list"),
             "/attach": (self._attach, "[FILE …]  put files before the next message, or say which ones there are"),
@@ -215,6 +219,7 @@ class _Session:
         live = self._live
         live.turn = None
         adds = content is not None
+        self._hold_on()
         try:
             result = self._runner.run(
                 self._log.arun(
@@ -242,10 +247,18 @@ class _Session:
             return
         finally:
             if live.turn is not None:
-                self.at, self._bookmark, self.expected_head = (live.turn.id,), None, None
+                self.at = self._turns = (live.turn.id,)
+                self._bookmark = self._named = self.expected_head = None
                 if adds:
                     self.system, self.attachments = None, []
         self.status = report(result, live, "/resume", self._smaller(), json=live.json)
+
+    def _hold_on(self) -> None:
+        """See to it that what comes next continues what the person was told, whatever the bookmark is at by now."""
+        named = self._named
+        here = self._look()
+        if named is not None and named not in here:
+            self._live.say_left(named, self._named)
 
     def _smaller(self) -> str:
         """Return what goes on from here where the thread is too large for its model."""
@@ -272,16 +285,16 @@ class _Session:
     def _kept_tools(self) -> tuple[KeptTools, ...]:
         """Return the tools of the MCP servers, which stay from one message to the next."""
         wanted = self._arguments["servers"]
-        names = tuple(server_names(self._options() if wanted is None else {"servers": wanted}))
-        if self._tools is not None and self._tools.servers != names:
+        names = server_names(self._options() if wanted is None else {"servers": wanted})
+        servers = [self._log.servers.get(name) for name in names]
+        if servers != self._servers:  # one may have been registered anew
             self.close()
         if not names:
             return ()
         if self._tools is None:
-            servers = [self._log.servers.get(name) for name in names]
             self._live.wait_for(f"starting {', '.join(names)}")
             tools = McpTools(servers, call_timeout_s=self._arguments["policy"].tool_timeout_s)
-            self._tools = self._runner.run(tools.__aenter__())
+            self._tools, self._servers = self._runner.run(tools.__aenter__()), servers
         return (KeptTools(self._tools),)
 
     # Commands
@@ -338,13 +351,14 @@ class _Session:
         self._go_to((headish,))
 
     def _go_to(self, at: tuple[str, ...]) -> None:
-        self.at = at
+        self.at, self._named = at, None
         if not at:
             self._live.line(("the next message starts a thread", "dim"))
-        for headish in at:
-            turn = self._log.turn(headish)
+        turns = [self._log.turn(headish) for headish in at]
+        self._turns = tuple(turn.id for turn in turns)
+        for turn in turns:
             said = previews(self._log, [turn], [])[turn.id]
-            self._live.line(("the next message continues ", "dim"), (turn.id, "yellow"), (f"  {said}", ""))
+            self._live.line(("the next message continues ", "dim"), (turn.id, "yellow"), (f"  {said}", ""), cut=True)
 
     def _message(self, turn: Turn) -> Message:
         return self._log.context(turn.id, include_failed=True).messages[-1]
@@ -466,20 +480,27 @@ class _Session:
     def place_to_type(self) -> str:
         """Return the turns that the next message continues as they are typed behind `-c`."""
         with suppress(StoreError), HURRY if self.is_stopped else nullcontext():
-            name = self._bookmark_here()
+            self._look()
             self.is_stopped = False
-            if name is not None:
-                return quoted(name)
+            if self._named is not None:
+                return quoted(self._named)
         return " -c ".join(map(quoted, self.at))
 
-    def _bookmark_here(self) -> str | None:
-        """Return a bookmark that is where the next message goes, None where none is."""
-        at = {self._log.turn(headish).id for headish in self.at}
-        return next((bookmark.name for bookmark in self._log.bookmarks.all() if {bookmark.turn} == at), None)
+    def _look(self) -> list[str]:
+        """Return the bookmarks where the next message goes: to the turns that were told, where one has left them."""
+        try:
+            meant = tuple(self._log.turn(headish).id for headish in self.at)
+        except UnknownTurnError:
+            meant = ()
+        if meant != self._turns:
+            self.at = self._turns
+        here = [bookmark.name for bookmark in self._log.bookmarks.all() if {bookmark.turn} == set(self._turns)]
+        self._named = next(iter(here), None)
+        return here
 
     def _prompt_text(self) -> str:
         # A person who has typed Ctrl-C at a store that does not answer has the prompt again, with the name as it was.
         with suppress(StoreError), HURRY if self.is_stopped else nullcontext():
-            self._named = self._bookmark_here() or "you"
+            self._hold_on()
             self.is_stopped = False
-        return f"{one_line(self._named)} > "
+        return f"{one_line(self._named or 'you')} > "

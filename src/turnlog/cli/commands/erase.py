@@ -275,7 +275,7 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
     if report.undecided:
         titles = count(len(report.undecided), "imported title")
         facts.append(("not erased", f"{titles} of a line that is not here: nobody can tell whether it is of this"))
-    screen.table([[(f"  {name}", "cyan"), value] for name, value in facts])
+    screen.table([[(f"  {name}", "cyan"), value] for name, value in facts], cut=False)
 
 
 def retain(

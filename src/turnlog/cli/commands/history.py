@@ -234,11 +234,11 @@ def _print(log: TurnLog, pages: Iterable[_Page], rows: TurnRows, ends: Mapping[s
         rows = replace(rows, lines=previews(log, [turn for _, turns in page for turn in turns], rows.damages))
         for row, turns in page:
             for turn in turns:
-                screen.line(*_lanes(row, _FAILED_NODE if turn.meta.failed else NODE), *rows.pieces(turn))
+                screen.line(*_lanes(row, _FAILED_NODE if turn.meta.failed else NODE), *rows.pieces(turn), cut=True)
             if row.continues is not None:
-                screen.line(*_lanes(row), "continues ", (ends.get(row.continues, row.continues), "yellow"))
+                screen.line(*_lanes(row), "continues ", (ends.get(row.continues, row.continues), "yellow"), cut=True)
             elif not turns:
-                screen.line(*_lanes(row))
+                screen.line(*_lanes(row), cut=True)
     rows.check()
 
 

@@ -92,7 +92,7 @@ def _write(screen: Screen, found: Found) -> None:
     for number, text in enumerate(_MARKED.split(found.snippet)):
         shown = piece_of_line(_shortened(text))
         pieces.append((shown, "bold") if number % 2 else shown)
-    screen.line(*pieces)
+    screen.line(*pieces, cut=True)
 
 
 def _shortened(text: str) -> str:

@@ -93,10 +93,10 @@ def stores(*, common: Common = COMMON) -> None:
     screen.table([[(name, "cyan"), value] for name, value in _facts(screen, choice, chosen, now) if value], cut=False)
     if others:
         screen.line()
-        screen.line((f"also in {one_line(str(folder))}", "bold"), cut=False)
+        screen.line((f"also in {one_line(str(folder))}", "bold"))
         screen.table([_row(screen, other, now) for other in others])
     screen.line()
-    screen.line(("another", "cyan"), f"  {_ANOTHER}", cut=False)
+    screen.line(("another", "cyan"), f"  {_ANOTHER}")
 
 
 def _facts(screen: Screen, choice: Choice, found: FoundStore, now: datetime) -> list[tuple[str, str]]:
