@@ -37,9 +37,12 @@ def test_add_tells_people_what_it_did(turnlog: Command) -> None:
 
 
 @pytest.mark.parametrize("argument", [(), ("-",)])
-def test_add_reads_standard_input_and_drops_one_line_feed(turnlog: Command, argument: tuple[str, ...]) -> None:
-    """All but the last line feed is kept as it came."""
-    turn = turnlog.ok("add", *argument, "--json", stdin=b" a\r\n\tb\n\n").json
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_add_reads_standard_input_and_drops_one_line_end(
+    turnlog: Command, argument: tuple[str, ...], end: bytes
+) -> None:
+    """All but the last one is kept as it came."""
+    turn = turnlog.ok("add", *argument, "--json", stdin=b" a\r\n\tb\n" + end).json
     assert turnlog.ok("cat", turn["id"]).stdout == rb'[{"type":"text","text":" a\r\n\tb\n"}]'
 
 

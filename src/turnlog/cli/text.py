@@ -145,6 +145,21 @@ def without_end(pieces: Iterable[str]) -> Iterator[str]:
     yield end[:last]
 
 
+def text_before_end(content: bytes) -> str:
+    """Return a text in UTF-8 without the line end behind its last line: LF, or CR LF.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    return str(before_end(content), "utf-8")
+
+
+def before_end(content: bytes) -> memoryview:
+    """Return the bytes of a text without the line end behind its last line. They are not copied."""
+    end = 2 if content.endswith(b"\r\n") else int(content.endswith(b"\n"))
+    return memoryview(content)[: len(content) - end]
+
+
 def first_lines(pieces: Iterable[str], lines: int) -> Iterator[str]:
     """Iterate over so many lines of text in pieces, without the line feed behind the last one. There must be more."""
     held = ""

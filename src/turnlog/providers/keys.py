@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Literal
 
 from turnlog.errors import MissingKeyError, ProviderError
@@ -59,11 +60,17 @@ def connect(
     key, _ = find_key(adapter.provider, adapter.key_variable, environment=environment)
     if key is None and base_url is None and adapter.key_variable:
         raise MissingKeyError(
-            f"no API key for {adapter.provider!r}: set {adapter.key_variable} in the environment, "
-            f"or `keyring set {SERVICE} {adapter.provider}`",
+            f"no API key for {adapter.provider!r}: set {adapter.key_variable} in the environment, or"
+            f" {into_keyring(adapter.provider)}",
             provider=adapter.name,
         )
     return Connection(api_key=key, base_url=base_url, timeout_s=timeout_s, retries_max=retries_max)
+
+
+def into_keyring(name: str) -> str:
+    """Return how to put a key into the keyring under a name, for a message."""
+    command = f"`keyring set {SERVICE} {name}`"
+    return command if find_spec("keyring") else f"{command} (after `pip install 'turnlog[keyring]'`)"
 
 
 def _from_keyring(provider: str) -> str | None:

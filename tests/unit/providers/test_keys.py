@@ -55,6 +55,13 @@ def test_missing_key_says_where_it_is_looked_for() -> None:
     )
 
 
+def test_missing_key_says_how_to_come_by_a_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the extra is not installed there is no such command."""
+    monkeypatch.setattr("turnlog.providers.keys.find_spec", lambda _: None)
+    with pytest.raises(MissingKeyError, match=r"openai` \(after `pip install 'turnlog\[keyring\]'`\)$"):
+        connect(get("openai_chat"), environment={})
+
+
 @pytest.mark.usefixtures("with_keyring")
 def test_endpoint_of_ones_own_may_go_without_a_key() -> None:
     """A model server on the same machine asks for none."""

@@ -19,7 +19,7 @@ from turnlog.agent.spellings import spellings
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError, TurnlogError
 from turnlog.model import Document, Native, ServerMeta, Text
-from turnlog.providers.keys import SERVICE, find_key
+from turnlog.providers.keys import find_key, into_keyring
 from turnlog.record.findings import Found, cut_out, marker
 from turnlog.record.secret_names import is_secret
 from turnlog.registers.addresses import check_address
@@ -238,7 +238,7 @@ class _Lookup:
         if value is None:
             raise ToolServerError(
                 f"MCP server {self._server!r} needs the environment variable {name!r}, which is not set: set it, or"
-                f" `keyring set {SERVICE} {name}`, and try again",
+                f" {into_keyring(name)}, and try again",
                 server=self._server,
             )
         return value

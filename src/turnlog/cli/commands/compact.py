@@ -16,7 +16,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, telling, write_json
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.runs import ModelOptions
-from turnlog.cli.text import count
+from turnlog.cli.text import count, text_before_end
 from turnlog.cli.turn_options import RedactOptions
 from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.context import KEEP_FIRST, KEEP_LAST, MIN_TURNS, CompactionReport, SummaryText
@@ -180,7 +180,7 @@ def _read(text: str) -> str:
     where = "standard input" if text == STANDARD_STREAM else repr(text[1:])
     try:
         content = sys.stdin.buffer.read() if text == STANDARD_STREAM else Path(text[1:]).read_bytes()
-        return content.decode().removesuffix("\n")
+        return text_before_end(content)
     except UnicodeDecodeError as error:
         raise UsageError(f"{where} is not UTF-8 (byte {error.start})") from error
     except (OSError, ValueError) as error:

@@ -26,7 +26,7 @@ from turnlog.feeds.sinks.otel import parse_headers
 from turnlog.feeds.sinks.parquet import LINGER_S
 from turnlog.feeds.sinks.seconds import SECONDS_MAX
 from turnlog.feeds.sinks.webhook import Form
-from turnlog.providers.keys import SERVICE, find_key
+from turnlog.providers.keys import find_key, into_keyring
 
 _SECRET = "TURNLOG_WEBHOOK_SECRET"
 _TOKEN = "TURNLOG_NATS_TOKEN"
@@ -227,8 +227,7 @@ def _secret(name: str) -> str:
     value, _ = find_key(name, name)
     if value is None:
         raise UsageError(
-            f"feed: no signing secret: set {name} in the environment, or `keyring set {SERVICE} {name}`; or give "
-            "--unsigned"
+            f"feed: no signing secret: set {name} in the environment, or {into_keyring(name)}; or give --unsigned"
         )
     return value
 

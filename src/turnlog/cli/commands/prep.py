@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import binary_output, note, write_json
-from turnlog.cli.text import one_line
+from turnlog.cli.text import one_line, text_before_end
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.interop.prep import BYTES_MAX, context_document, parse_paths, read_origin
 
@@ -93,6 +93,6 @@ def _text(instructions: str) -> str:
         return instructions
     path = Path(instructions[1:])
     try:
-        return path.read_bytes().decode().removesuffix("\n")
+        return text_before_end(path.read_bytes())
     except UnicodeDecodeError as error:
         raise UsageError(f"--instructions: {str(path)!r} is not UTF-8 (byte {error.start})") from error

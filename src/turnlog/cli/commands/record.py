@@ -15,7 +15,7 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.redaction import tell_redacted
-from turnlog.cli.text import printable, quoted, size
+from turnlog.cli.text import before_end, printable, quoted, size
 from turnlog.cli.turn_options import RedactOptions, ThreadOptions, TurnArguments, TurnOptions
 from turnlog.cli.usage import STANDARD_STREAM, options
 from turnlog.errors import UncertainError
@@ -163,7 +163,7 @@ def _payload(text: str | None, *, blocks: bool) -> bytes:
     content = _read_stdin()
     if blocks:
         return minify(content, field="content")
-    return text_content(memoryview(content)[:-1] if content.endswith(b"\n") else content)
+    return text_content(before_end(content))
 
 
 def _read_stdin() -> bytes:

@@ -19,7 +19,7 @@ from turnlog.cli.output import abandon_output, note, telling
 from turnlog.cli.parameters import parse_schema
 from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunOptions, refuse_early
-from turnlog.cli.text import one_line, quoted
+from turnlog.cli.text import one_line, quoted, text_before_end
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError, UnsupportedContentError, os_reason
 from turnlog.log import TurnLog
@@ -207,6 +207,6 @@ def _read_stdin(*, resumes: bool) -> str | None:
     if not content:
         raise UsageError(NOTHING_TO_SAY)
     try:
-        return content.decode().removesuffix("\n")
+        return text_before_end(content)
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input is not UTF-8 (byte {error.start})") from error
