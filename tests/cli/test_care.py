@@ -128,11 +128,16 @@ def test_a_file_that_is_no_store_is_refused(turnlog: Command) -> None:
     assert turnlog.store.read_bytes() == before
 
 
-@pytest.mark.parametrize("arguments", [("log",), ("log", "--json"), ("export",), ("cat", "main")])
+@pytest.mark.parametrize(
+    "arguments", [("log",), ("log", "--json"), ("export",), ("cat", "main"), ("--help",), ("--version",)]
+)
 def test_a_full_disk_under_the_output_is_one_line(read: Command, arguments: tuple[str, ...]) -> None:
     """Output that cannot be written is not passed over in silence."""
     outcome = read.into("/dev/full", *arguments)
-    assert (outcome.status, outcome.stderr) == (2, "turnlog: input or output failed: no space left on device\n")
+    assert (outcome.status, outcome.stderr) == (
+        2,
+        "turnlog: standard output cannot be written: no space left on device\n",
+    )
 
 
 def test_a_reader_that_leaves_ends_the_output_quietly(read: Command) -> None:

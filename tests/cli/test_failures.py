@@ -10,16 +10,19 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import TIMEOUT_S, Command, Outcome, turn_id, write_conversation
 from tests.cli.terminal import CTRL_C, Terminal
+from tests.cli.transcripts import claude_code
 from tests.wires.server import WireServer, stream
 
 from turnlog import TurnLog
 
 A = turn_id("a")
 WIRE = OpenAI()
+TRANSCRIPT = b"".join(msgspec.json.encode(row) + b"\n" for row in claude_code(["Hello"]))
 WAITING = "turnlog: waiting for another process that writes to the store …\n"
 
 
@@ -88,6 +91,49 @@ class TestFullOutput:
         before = turnlog.ok("stats", "--json").json["events"]
         assert into_full(turnlog, *arguments, *more).startswith(done.format(**ids))
         assert turnlog.ok("stats", "--json").json["events"] == before + 1
+
+    @pytest.mark.parametrize("more", [(), ("--json",)])
+    def test_import_is_said_to_be_done(self, turnlog: Command, tmp_path: Path, more: tuple[str, ...]) -> None:
+        """With the number of turns that it has added."""
+        session = tmp_path / "session.jsonl"
+        session.write_bytes(TRANSCRIPT)
+        line = into_full(turnlog, "import", "claude-code", str(session), *more)
+        done = f"{session} is imported, 2 turns added"
+        assert line == f"{done}, but that could not be printed (no space left on device)"
+        assert turnlog.ok("stats", "--json").json["turns"] == 2
+
+    def test_reader_that_leaves_keeps_no_file_from_being_imported(self, turnlog: Command, tmp_path: Path) -> None:
+        """As in `turnlog import FILES | head -1`, whatever the files are."""
+        (tmp_path / "session.jsonl").write_bytes(TRANSCRIPT)
+        with TurnLog.open("memory://") as log, (tmp_path / "out.jsonl").open("wb") as file:
+            log.add_turn("Hello")
+            log.export(file)
+        files = [str(tmp_path / name) for name in ("session.jsonl", "out.jsonl")]
+        for order in (files, files[::-1]):
+            command = Command(store=tmp_path / f"{order is files}.db")
+            outcome = command.into_closed_pipe("import", *order)
+            assert (outcome.status, outcome.stderr) == (0, "")
+            assert command.ok("stats", "--json").json["turns"] == 3
+
+    @pytest.mark.parametrize(
+        ("arguments", "done"),
+        [
+            (("feed", "jsonl", "{folder}", "--name", "f"), "feed 'f' has delivered up to global position 6, "),
+            (("feeds", "move", "g", "--to", "0"), "feed 'g' is moved to global position 0, "),
+            (("feeds", "remove", "g"), "feed 'g' is removed, "),
+            (("projections", "rebuild", "search", "usage"), "2 projections built anew from the log, "),
+            (("projections", "run"), "projections are brought up to date, as far as they go on, "),
+        ],
+    )
+    @pytest.mark.parametrize("more", [(), ("--json",)])
+    def test_what_is_done_beside_the_log_is_said_to_be(
+        self, turnlog: Command, tmp_path: Path, arguments: tuple[str, ...], done: str, more: tuple[str, ...]
+    ) -> None:
+        """Feeds and projections."""
+        write_conversation(turnlog.url)
+        turnlog.ok("feed", "otel", "http://127.0.0.1:1", "--name", "g", "--topic", "none")
+        words = [word.format(folder=tmp_path / "events") for word in arguments]
+        assert into_full(turnlog, *words, *more).startswith(done)
 
     @pytest.mark.parametrize("more", [(), ("--json",)])
     def test_run_says_what_it_has_recorded(self, turnlog: Command, more: tuple[str, ...]) -> None:

@@ -206,7 +206,9 @@ class TestImport:
         """Standard output is full, and the log has the events."""
         outcome = other.into("/dev/full", "import", "turnlog", str(out))
         assert outcome.status == 2
-        assert outcome.stderr == f"turnlog: {out} is imported, 6 events added (no space left on device)\n"
+        assert outcome.stderr == (
+            f"turnlog: {out} is imported, 6 events added, but that could not be printed (no space left on device)\n"
+        )
         assert other.ok("stats", "--json").json["events"] == 6
 
     def test_full_disk_says_how_much_is_in(self, other: Command, tmp_path: Path) -> None:

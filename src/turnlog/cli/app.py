@@ -21,7 +21,7 @@ from turnlog.cli.first_sign import erase_first_sign, show_first_sign
 from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
 from turnlog.cli.output import abandon_output, prepare_streams, settle_output, settle_width, unblock_output
 from turnlog.cli.usage import convert_strictly, normalized, usage_message
-from turnlog.errors import TurnlogError
+from turnlog.errors import TurnlogError, os_reason
 
 _HELP = """\
 LLM conversations as an append-only log of immutable turns.
@@ -172,7 +172,12 @@ def _main(tokens: list[str]) -> int:
         if any("\ud800" <= character <= "\udfff" for character in chain.from_iterable(tokens)):
             return _fail("an argument is not valid UTF-8", EXIT_USAGE)
         return _fail_by_bug(error)
-    except (TurnlogError, OSError, RecursionError, MemoryError) as error:
+    except OSError as error:
+        untold = settle_output()
+        if error.filename is None and untold is not None and untold.errno == error.errno:
+            return _fail(f"standard output cannot be written: {os_reason(error)}", EXIT_USAGE)
+        return _fail(error, EXIT_USAGE)
+    except (TurnlogError, RecursionError, MemoryError) as error:
         return _fail(error, EXIT_USAGE)
     except Exception as error:  # noqa: BLE001 - a traceback is a bug, and its status must not be that of damage
         return _fail_by_bug(error)

@@ -86,12 +86,18 @@ def abandon_output() -> None:
     os.close(nowhere)
 
 
-def settle_output() -> None:
-    """Write out what was printed so far; where that fails, drop it, so that it does not fail again at the end."""
+def settle_output() -> OSError | None:
+    """Write out what was printed so far; where that fails, drop it, so that it does not fail again at the end.
+
+    Returns:
+        Why it failed, None if it did not.
+    """
     try:
         sys.stdout.flush()
-    except OSError:
+    except OSError as error:
         abandon_output()
+        return error
+    return None
 
 
 def unblock_output() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from cyclopts import App, Parameter
 from turnlog.cli.failures import UsageError
 from turnlog.cli.feed_rows import feed_row
 from turnlog.cli.options import COMMON, Common, topics_of
-from turnlog.cli.output import Screen, note, write_json
+from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.targets import check_folder
 from turnlog.cli.text import count, one_line
@@ -270,7 +269,6 @@ class _Told:
         if self._common.json or not self._said:
             _write(status, self._sink, self._common)
         self._said = True
-        sys.stdout.flush()
 
 
 def _note_retry(error: TurnlogError, seconds: float) -> None:
@@ -284,11 +282,13 @@ def _note_said(said: str) -> None:
 def _write(status: FeedStatus, sink: Sink, common: Common) -> None:
     """Print how it went. Of turns that are delivered as spans there are others than turns: their number is told too."""
     sent = sink.spans_sent if isinstance(sink, OpenTelemetry) else None
-    if common.json:
-        record: dict[str, Any] = msgspec.to_builtins(status)
-        write_json(record if sent is None else {**record, "spans_sent": sent})
-        return
-    row = feed_row(status)
-    if sent is not None:
-        row.insert(-1, f"{count(sent, 'span')} sent")
-    Screen.of_stdout().table([row])
+    done = f"feed {status.name!r} has delivered up to global position {status.position:,}, and that is recorded"
+    with telling(f"{done}, but it could not be printed"):
+        if common.json:
+            record: dict[str, Any] = msgspec.to_builtins(status)
+            write_json(record if sent is None else {**record, "spans_sent": sent})
+            return
+        row = feed_row(status)
+        if sent is not None:
+            row.insert(-1, f"{count(sent, 'span')} sent")
+        Screen.of_stdout().table([row])

@@ -8,7 +8,7 @@ from cyclopts import App, Parameter
 
 from turnlog.cli.feed_rows import feed_row
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note, write_json, write_json_lines
+from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.text import one_line, timestamp
 from turnlog.events.times import parse_time
 from turnlog.feeds.sinks import FeedStatus
@@ -79,10 +79,11 @@ def move(
     """
     with common.open() as log:
         moved = log.feeds.move(name, to)
-    if common.json:
-        write_json(moved)
-    else:
-        Screen.of_stdout().table([feed_row(moved)])
+    with telling(f"feed {name!r} is moved to global position {moved.position:,}, but that could not be printed"):
+        if common.json:
+            write_json(moved)
+        else:
+            Screen.of_stdout().table([feed_row(moved)])
 
 
 @app.command
@@ -97,10 +98,11 @@ def remove(name: str, /, *, common: Common = COMMON) -> None:
     with common.open() as log:
         feed = log.feeds.get(name)
         log.feeds.remove(name)
-    if common.json:
-        write_json({"name": name, "removed": True})
-    else:
-        Screen.of_stdout().line(("removed feed ", "dim"), (one_line(name), "bold"))
+    with telling(f"feed {name!r} is removed, but that could not be printed"):
+        if common.json:
+            write_json({"name": name, "removed": True})
+        else:
+            Screen.of_stdout().line(("removed feed ", "dim"), (one_line(name), "bold"))
     if feed.takes_back and feed.position:
         there = one_line(feed.destination)
         note(f"erasures do not reach what is in {there!r} any more, until a feed delivers there again")

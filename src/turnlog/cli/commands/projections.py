@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.outages import waited_for
-from turnlog.cli.output import Piece, Screen, note, write_json, write_json_lines
+from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line
 from turnlog.errors import NotFoundError
@@ -80,7 +80,8 @@ def run(
             waited_for(partial(log.feeds.runner().follow, names))
         with progress_bar("folding") as progress:
             statuses = log.feeds.run(names, progress=progress)
-    return _write(statuses, common)
+    with telling("projections are brought up to date, as far as they go on, but that could not be printed"):
+        return _write(statuses, common)
 
 
 @app.command
@@ -101,7 +102,8 @@ def skip(
     with common.open() as log:
         skipped = log.feeds.skip(name, reason)
     if common.json:
-        write_json(skipped)
+        with telling(f"{name} passes over event {skipped.event_id}, but that could not be printed"):
+            write_json(skipped)
     else:
         note(f"{name} passes over event {skipped.event_id}: `turnlog projections run {name}` goes on")
 
@@ -131,12 +133,14 @@ def rebuild(*names: str, common: Common = COMMON) -> None:
         built = log.rebuild_projections(inside, progress=progress) if inside or not names else []
         for name in beside:
             log.feeds.rebuild(name, progress=progress)
-    if common.json:
-        write_json_lines({"name": name} for name in (*built, *beside))
-        return
-    screen = Screen.of_stdout()
-    for name in (*built, *beside):
-        screen.line((name, "cyan"), "  built anew from the log")
+    done = (*built, *beside)
+    with telling(f"{count(len(done), 'projection')} built anew from the log, but that could not be printed"):
+        if common.json:
+            write_json_lines({"name": name} for name in done)
+            return
+        screen = Screen.of_stdout()
+        for name in done:
+            screen.line((name, "cyan"), "  built anew from the log")
 
 
 def _write(statuses: Sequence[Status], common: Common) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -164,7 +165,7 @@ def _take_export(log: TurnLog, screen: Screen | None, path: Path, *, bookmarks: 
     brought = _brought(log, report)
     if registers and brought:
         report = _confirm(log, report, brought, screen)
-    with telling(f"{_name(path)} is imported, {count(report.added, 'event')} added"):
+    with _telling(path, count(report.added, "event")):
         if screen is None:
             name = "-" if _is_standard(path) else str(path)
             in_full = [register.to_record() for register in brought]
@@ -234,13 +235,21 @@ def _one_by_one(paths: Sequence[Path], take: Callable[[Path], None]) -> None:
             raise UsageError(message + before) from error
 
 
+@contextmanager
+def _telling(path: Path, added: str) -> Generator[None]:
+    """Print what was imported of a file; that its reader has left keeps no other file from being imported."""
+    with suppress(BrokenPipeError), telling(f"{_name(path)} is imported, {added} added, but that could not be printed"):
+        yield
+
+
 def _tell(screen: Screen | None, path: Path, report: TranscriptReport) -> None:
     if isinstance(report.redacted, dict):
         note(f"redacted {counted(report.redacted)} in {one_line(str(path))}")
-    if screen is None:
-        write_json(report)
-    else:
-        _write_transcript(screen, path, report)
+    with _telling(path, count(report.turns_added, "turn")):
+        if screen is None:
+            write_json(report)
+        else:
+            _write_transcript(screen, path, report)
 
 
 def _write_transcript(screen: Screen, path: Path, report: TranscriptReport) -> None:
