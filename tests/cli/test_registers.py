@@ -113,7 +113,10 @@ def test_all_need_yes_where_nobody_can_be_asked(turnlog: Command, imported: dict
         ((), "registers trust: give the IDs of those to confirm, or --all"),
         (("--all", "0" * 25), "registers trust: give the IDs of those to confirm, or --all"),
         (("0" * 25,), f"no register {'0' * 25!r} waits to be confirmed: `turnlog registers` lists them"),
-        (("milli",), "id: 'milli' is not a SCRU128 id (25 characters, 0-9 and a-z)"),
+        (
+            ("milli",),
+            "registers trust: 'milli' is no id: give the one that `turnlog registers` lists behind the name, or --all",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

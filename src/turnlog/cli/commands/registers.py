@@ -14,6 +14,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json_lines
 from turnlog.cli.registers import write_register
 from turnlog.cli.text import count
+from turnlog.errors import MetaError
 from turnlog.ids import parse_id
 from turnlog.log import TurnLog
 from turnlog.registers import ImportedRegister
@@ -90,14 +91,22 @@ def _chosen(log: TurnLog, ids: tuple[str, ...]) -> list[ImportedRegister]:
     """Return the registers that are to be confirmed.
 
     Raises:
-        UsageError: one is not among those that wait.
-        MetaError: an id is malformed.
+        UsageError: one is no id, or not among those that wait.
     """
     waiting = {register.id: register for register in log.registers.imported()}
     if not ids:
         return list(waiting.values())
-    wanted = list(dict.fromkeys(parse_id(given) for given in ids))
+    wanted = list(dict.fromkeys(map(_event_id, ids)))
     for event_id in wanted:
         if event_id not in waiting:
             raise UsageError(f"no register {event_id!r} waits to be confirmed: `turnlog registers` lists them")
     return [waiting[event_id] for event_id in wanted]
+
+
+def _event_id(given: str) -> str:
+    # Not by name: that may be another register by now, which nobody has seen.
+    try:
+        return parse_id(given)
+    except MetaError as error:
+        where = "`turnlog registers` lists behind the name"
+        raise UsageError(f"registers trust: {given!r} is no id: give the one that {where}, or --all") from error
