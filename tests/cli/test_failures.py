@@ -178,6 +178,33 @@ class TestFullOutput:
         assert turnlog.ok("stats", "--json").json["turns"] == 1
 
 
+class TestClosedOutput:
+    """Standard output that was closed before the command began, as by `>&-`."""
+
+    def closed(self, command: Command, *arguments: str) -> tuple[int, str]:
+        """Run a command so, and return its status and what it says."""
+        line = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "turnlog", *arguments]
+        done = subprocess.run(
+            line, stderr=subprocess.PIPE, env=command.environment(), timeout=TIMEOUT_S, check=False, text=True
+        )
+        return done.returncode, done.stderr
+
+    @pytest.mark.parametrize(
+        "arguments", [("export",), ("export", "main", "--format", "jsonl"), ("cat", "main"), ("export", "-o", "-")]
+    )
+    def test_bytes_that_go_nowhere_are_a_failure(self, read: Command, arguments: tuple[str, ...]) -> None:
+        """A backup of nothing is no success."""
+        said = "turnlog: standard output is closed: there is nowhere to write to\n"
+        assert self.closed(read, *arguments) == (2, said)
+
+    def test_what_is_recorded_needs_no_output(self, turnlog: Command, tmp_path: Path) -> None:
+        """As in a job that nobody listens to; and a file is written all the same."""
+        assert self.closed(turnlog, "add", "Hello") == (0, "")
+        assert turnlog.ok("stats", "--json").json["turns"] == 1
+        assert self.closed(turnlog, "export", "-o", str(tmp_path / "out.jsonl")) == (0, "")
+        assert (tmp_path / "out.jsonl").stat().st_size
+
+
 class TestBusyStore:
     """Another process that holds the write lock."""
 

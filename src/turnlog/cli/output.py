@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from rich.cells import cell_len
 
-from turnlog.cli.failures import UntoldError
+from turnlog.cli.failures import UntoldError, UsageError
 from turnlog.cli.first_sign import erase_first_sign
 from turnlog.cli.text import fit, line_pieces, on_line, pad, printable
 from turnlog.errors import os_reason
@@ -54,9 +54,9 @@ Piece = str | tuple[str, str]
 def prepare_streams() -> None:
     """Make standard output and error take any text, whatever the locale, and be there even if they were closed."""
     if sys.stdout is None:
-        sys.stdout = _nowhere()
+        sys.stdout = _Nowhere()
     if sys.stderr is None:
-        sys.stderr = _nowhere()
+        sys.stderr = _Nowhere()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -75,8 +75,11 @@ def settle_width() -> None:
         os.environ["COLUMNS"] = str(min(max(width, _WIDTH_MIN), _WIDTH_MAX) if width > 0 else _WIDTH)
 
 
-def _nowhere() -> TextIOWrapper:
-    return TextIOWrapper(open(os.devnull, "wb"), encoding="utf-8")  # noqa: PTH123 - it stays open as the stream
+class _Nowhere(TextIOWrapper):
+    """Stands for a stream that was closed before the process began."""
+
+    def __init__(self) -> None:
+        super().__init__(open(os.devnull, "wb"), encoding="utf-8")  # noqa: PTH123, SIM115 - it stays open as the stream
 
 
 def abandon_output() -> None:
@@ -174,7 +177,13 @@ def noting() -> Generator[list[str]]:
 
 
 def binary_output() -> BinaryIO:
-    """Return standard output for bytes."""
+    """Return standard output for bytes, which are all that a command is for.
+
+    Raises:
+        UsageError: it was closed before the process began.
+    """
+    if isinstance(sys.stdout, _Nowhere):
+        raise UsageError("standard output is closed: there is nowhere to write to")
     return sys.stdout.buffer
 
 
