@@ -9,6 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.cli.command import Command
+
+from turnlog import TurnLog
 
 SAID = """\
 
@@ -50,6 +53,36 @@ def test_a_run_is_recorded_and_made_again(tmp_path: Path) -> None:
     assert turnlog(tmp_path, "demo").returncode == 0
     threads = turnlog(tmp_path, "threads", "--json", "--store", "sqlite:///turnlog-demo.db")
     assert len(threads.stdout.splitlines()) == 2
+
+
+def test_a_second_one_takes_no_bookmark(tmp_path: Path) -> None:
+    """Somebody may have gone on from there: it has names of its own, which the commands that it prints have."""
+    store = ("--store", "sqlite:///turnlog-demo.db")
+    turnlog(tmp_path, "demo")
+    turnlog(tmp_path, "add", "And on Tuesday?", "-c", "ferry", *store)
+    turnlog(tmp_path, "bookmarks", "delete", "train", *store)
+    before = turnlog(tmp_path, "show", "ferry", "--json", *store).stdout
+    outcome = turnlog(tmp_path, "demo")
+    assert (" on ferry-2 (" in outcome.stderr, " on train-2 (" in outcome.stderr) == (True, True)
+    assert re.findall(r"turnlog (?:show|context|replay) (\S+)", outcome.stdout) == ["ferry-2~2", "ferry-2", "ferry-2"]
+    assert turnlog(tmp_path, "show", "ferry", "--json", *store).stdout == before
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_all_is_recorded_whatever_becomes_of_the_output(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """A reader that leaves (`turnlog demo | head -3`) ends it quietly, a full disk with a line."""
+    command = Command(store=tmp_path / "log.db")
+    outcome = command.into_closed_pipe("demo", "--store", command.url, *more)
+    assert outcome.status == 0
+    assert "stopped" not in outcome.stderr
+    assert command.ok("stats", "--json").json["events"] == 18
+    with TurnLog.open(command.url) as log:
+        assert [log.turn(name).meta.stop_reason for name in ("ferry", "train")] == ["stop", "stop"]
+    outcome = command.into("/dev/full", "demo", "--store", command.url, *more)
+    said = f"turnlog: all of it is recorded in {str(command.store)!r}, but could not be printed"
+    assert (outcome.status, outcome.stderr.splitlines()[-1]) == (2, f"{said} (no space left on device)")
+    with TurnLog.open(command.url) as log:
+        assert [log.turn(name).meta.stop_reason for name in ("ferry-2", "train-2")] == ["stop", "stop"]
 
 
 def test_it_keeps_out_of_the_store_of_others(tmp_path: Path) -> None:

@@ -9,17 +9,20 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from turnlog.agent.ask import Ask
+from turnlog.agent.events import RunEvent
 from turnlog.agent.policy import Policy
+from turnlog.agent.result import RunResult
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, write_json
+from turnlog.cli.output import Screen, telling, write_json
 from turnlog.cli.text import count, on_line
 from turnlog.log import TurnLog
+from turnlog.model import Delta
 from turnlog.providers import Connection, PreparedRequest, RawEvent, get
 from turnlog.providers.replay import Replay
-from turnlog.turn import Turn
 
 STORE = "sqlite:///turnlog-demo.db"
 BOOKMARK, OTHER = "ferry", "train"
@@ -53,44 +56,67 @@ def demo(*, common: Common = COMMON) -> int:
 
     A model that is a part of the demo answers, in the form of Anthropic's Messages: it needs no key and no network.
     All else is as in `turnlog run`. The store stays for you to look around; without --store it is `turnlog-demo.db` in
-    this folder.
+    this folder. Bookmarks that are there are left where they are: a second run is under `ferry-2` and `train-2`.
     """
     common = replace(common, store=common.store or STORE)  # never what TURNLOG_STORE names: that is for real work
     live, screen = Live(json=common.json), Screen.of_stdout()
     with common.open(create=True) as log:
-        if not common.json:
-            screen.line((f"Recorded in {common.place}:", "dim"))
-        first = _ask(log, live, screen, _QUESTION, _WITH_TOOLS, bookmark=BOOKMARK)
+        main, other = _free_names(log)
+        first = _ask(log, _QUESTION, _WITH_TOOLS, bookmark=main)
         # From the turn that came before the answer, as if the question had been another one.
-        _ask(log, live, screen, _AND_TRAIN, _WITHOUT, bookmark=OTHER, continues=f"{BOOKMARK}~1")
+        second = _ask(log, _AND_TRAIN, _WITHOUT, bookmark=other, continues=f"{main}~1")
         # What both have in common is checked once.
-        checked = {one.call: one for name in (BOOKMARK, OTHER) for one in log.calls.check(name)}.values()
+        checked = {one.call: one for name in (main, other) for one in log.calls.check(name)}.values()
         report = log.verify()
     again = sum(one.difference is None and one.reply_difference is None for one in checked)
-    if common.json:
-        write_json({"again": again, "calls": len(checked), "verified": report.clean, "head": first.id})
-    else:
-        screen.line("")
-        screen.line(f"{again} of {count(len(checked), 'model call')} can be made again, byte for byte.")
-        screen.line(f"{count(report.events, 'event')} read again: {'no damage' if report.clean else 'damaged'}.")
-        _show_ways(screen, common)
+    with telling(f"all of it is recorded in {common.place!r}, but could not be printed"):
+        if not common.json:
+            screen.line((f"Recorded in {common.place}:", "dim"))
+        for asked in (first, second):
+            asked.show(live, screen)
+        if common.json:
+            write_json({"again": again, "calls": len(checked), "verified": report.clean, "head": first.result.head.id})
+        else:
+            screen.line("")
+            screen.line(f"{again} of {count(len(checked), 'model call')} can be made again, byte for byte.")
+            screen.line(f"{count(report.events, 'event')} read again: {'no damage' if report.clean else 'damaged'}.")
+            _show_ways(screen, common, main)
     return 0 if report.clean and again == len(checked) else 1
 
 
-def _ask(
-    log: TurnLog,
-    live: Live,
-    screen: Screen,
-    question: str,
-    script: Sequence[Said],
-    *,
-    bookmark: str,
-    continues: str | None = None,
-) -> Turn:
-    if not live.json:
-        screen.line("")
-        screen.line((f"> {question}", "bold"))
-        sys.stdout.flush()  # what follows goes to standard error, too
+def _free_names(log: TurnLog) -> tuple[str, str]:
+    """Return names for the bookmarks of the two ways that no bookmark has yet: somebody may have gone on from those."""
+    taken = {bookmark.name for bookmark in log.bookmarks.all()}
+    names, number = (BOOKMARK, OTHER), 1
+    while not taken.isdisjoint(names):
+        number += 1
+        names = f"{BOOKMARK}-{number}", f"{OTHER}-{number}"
+    return names
+
+
+class _Asked(Struct, frozen=True, kw_only=True):
+    """A run that is over, with what it has told: to be shown once all is recorded, since printing may fail."""
+
+    question: str
+    told: Sequence[Delta | RunEvent]
+    result: RunResult
+
+    def show(self, live: Live, screen: Screen) -> None:
+        """Show it as a run is shown that goes on."""
+        if not live.json:
+            screen.line("")
+            screen.line((f"> {self.question}", "bold"))
+            sys.stdout.flush()  # what follows goes to standard error, too
+        for each in self.told:
+            if isinstance(each, Delta):
+                live.on_delta(each)
+            else:
+                live.on_event(each)
+        live.show_end(self.result)
+
+
+def _ask(log: TurnLog, question: str, script: Sequence[Said], *, bookmark: str, continues: str | None = None) -> _Asked:
+    told: list[Delta | RunEvent] = []
     result = log.run(
         question,
         continues=continues,
@@ -100,20 +126,19 @@ def _ask(
         tools=[ferry_times, sea],
         policy=Policy(approve="auto"),
         ask=Ask(adapter=_Scripted(script), connection=Connection()),
-        on_delta=live.on_delta,
-        on_event=live.on_event,
+        on_delta=told.append,
+        on_event=told.append,
     )
-    live.show_end(result)
-    return result.head
+    return _Asked(question=question, told=told, result=result)
 
 
-def _show_ways(screen: Screen, common: Common) -> None:
+def _show_ways(screen: Screen, common: Common, bookmark: str) -> None:
     store = f" --store {shlex.quote(common.url)}"
     ways = (
         (f"turnlog log --all{store}", "both ways, and where they part"),
-        (f"turnlog show {BOOKMARK}~2{store}", "the calls of the tools: what let them run, and how long they took"),
-        (f"turnlog context {BOOKMARK}{store}", "what the model is given next"),
-        (f"turnlog replay {BOOKMARK} --check{store}", "the check once more"),
+        (f"turnlog show {bookmark}~2{store}", "the calls of the tools: what let them run, and how long they took"),
+        (f"turnlog context {bookmark}{store}", "what the model is given next"),
+        (f"turnlog replay {bookmark} --check{store}", "the check once more"),
     )
     screen.line("")
     screen.line("Look around:")
