@@ -346,6 +346,15 @@ def test_a_session_that_cannot_begin_says_so(turnlog: Command, server: WireServe
     """Before anything is asked of the person."""
     assert turnlog.refused("chat", "-c", "nix") == turnlog.absent("nix")
     assert turnlog.refused("chat", "-r") == "there is no turn yet to respond to"
+    assert turnlog.refused("chat", "-p", "nope") == turnlog.refused("run", "Hi", "-p", "nope")
+    assert turnlog.refused("chat", "--provider", "openai") == turnlog.refused("run", "Hi", "--provider", "openai")
+
+
+def test_a_session_that_cannot_begin_makes_no_store(turnlog: Command) -> None:
+    """As a run makes none."""
+    for arguments in (("-c", "nix"), ("-p", "nope"), ("--provider", "nope", "--model", "m")):
+        assert turnlog.refused("chat", *arguments) == turnlog.refused("run", "Hi", *arguments)
+    assert not turnlog.store.exists()
 
 
 def test_a_session_at_a_terminal(turnlog: Command, server: WireServer) -> None:

@@ -51,13 +51,15 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
     arguments, bookmark = options.arguments(), check_bookmark(options.moved_bookmark)
     subject = check_subject(options.named_subject)
     if common.is_new:
-        with TurnLog.open("memory://") as empty:
+        with common.empty() as empty:
             at = _start(empty, options)
+            _check_model(empty, arguments)
             empty.servers.set_all(options.configured)
             Opening(content="", system=options.system, attachments=options.attach).before(empty, at)
     with common.open(create=True, redact=options.redact) as log, OwnLoop() as runner:
         live = Live(json=common.json)
         at = _start(log, options)
+        _check_model(log, arguments)
         options.register(log)
         Opening(content="", system=options.system, attachments=options.attach).before(log, at)
         session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=subject)
@@ -93,6 +95,17 @@ def _start(log: TurnLog, options: RunOptions) -> tuple[str, ...]:
     for headish in at:
         log.turn(headish)
     return at
+
+
+def _check_model(log: TurnLog, arguments: RunArguments) -> None:
+    """Check that the model that the command line names, if it names one, can be asked.
+
+    Raises:
+        TurnlogError: as `find_target` raises them.
+    """
+    pointer, provider, model = arguments["pointer"], arguments["provider"], arguments["model"]
+    if (pointer, provider, model) != (None, None, None):
+        find_target(log, Named.of(arguments["ask"], pointer=pointer, provider=provider, model=model), {})
 
 
 class _Leave(Exception):  # noqa: N818 - no error, but the way out of the session
