@@ -249,7 +249,8 @@ class TurnLog:
                 `postgres`), or `memory://`, which lasts until it is closed.
             create: make the store, and its folder, if it does not exist.
             busy_timeout_s: how long an append waits for another process that writes.
-            on_busy: called now and then while an append waits so, with the seconds that it has waited.
+            on_busy: called now and then while an append waits so, and while a server that is away is waited for, with
+                the seconds.
             redact: hooks that see content before it is stored, and say what to take out of it:
                 `turnlog.redaction.secrets()` finds API keys and tokens.
             seals: the keys of what is sealed, such as `turnlog.audit.seals.default_seals(os.environ)`. Without them

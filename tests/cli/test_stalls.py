@@ -1,4 +1,4 @@
-"""A command on a log whose server answers no more: it can be stopped at once, and repeats nothing afterwards."""
+"""A command on a log whose server answers no more, or is gone: it can be stopped at once, and repeats nothing."""
 
 import os
 import time
@@ -19,6 +19,9 @@ from turnlog import TurnLog
 WIRE = OpenAI()
 STOP_S = 5.0
 """How long a person waits at most for the prompt."""
+
+WAITS = "turnlog: waiting for the store's server, or another process that writes …\n"
+"""What is said while it is waited for."""
 
 STOPS = [("reply", "Ctrl-C thrice"), ("tool", "SIGTERM"), ("question", "Ctrl-C")]
 if os.environ.get("TURNLOG_SOAK") == "1":
@@ -71,7 +74,7 @@ def test_a_run_is_stopped(
     else:
         assert (status, "its server does not answer" in written) == (2, True), written
     if where == "tool":
-        assert "turnlog: waiting for the store's server, or another process that writes …\n" in written
+        assert WAITS in written
     own_postgres.go_on()
     model.answers.append(WIRE.reply("Whole."))
     done = turnlog("run", "-c", "main", "--approve", "auto", "--on-interrupted", "report", OPENAI_API_KEY=KEY)
@@ -116,6 +119,36 @@ def test_another_command_is_stopped(
     own_postgres.go_on()
     with TurnLog.open(turnlog.url) as log:
         assert log.verify().clean
+
+
+@pytest.mark.parametrize("how", ["Ctrl-C", "SIGTERM"])
+def test_a_run_whose_server_is_gone_is_stopped(
+    turnlog: ServerCommand, model: WireServer, own_postgres: PostgresServer, how: str
+) -> None:
+    """As where it does not answer: it is looked for no longer than that."""
+    model.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
+    with Terminal(turnlog, "run", "Go", "-p", "kilo", "-b", "main", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("Half")
+        own_postgres.kill()
+        written, status = stop(terminal, how)
+    assert (status, "its server does not answer" in written, WAITS in written) == (2, True, True), written
+    own_postgres.start()
+    with TurnLog.open(turnlog.url) as log:
+        assert log.turn("main").meta.role == "user"
+        assert log.verify().clean
+
+
+@pytest.mark.parametrize(("how", "ends"), [("Ctrl-C", 130), ("SIGTERM", 143)])
+def test_another_command_whose_server_is_gone_is_stopped(
+    turnlog: ServerCommand, own_postgres: PostgresServer, how: str, ends: int
+) -> None:
+    """It says before that it waits."""
+    with Terminal(turnlog, "tail", "--follow", "--mark") as terminal:
+        terminal.expect("caught_up")
+        own_postgres.kill()
+        terminal.expect(WAITS)
+        _, status = stop(terminal, how)
+    assert status == ends
 
 
 @pytest.mark.parametrize("typed", ["Hello\r", "/show\r"])

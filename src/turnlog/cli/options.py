@@ -155,7 +155,7 @@ COMMON = Common()
 
 
 class _WaitingNote:
-    """Tells people once that an append waits: for another process, or for a server that may not answer at all."""
+    """Tells people once what is waited for: another process that writes, or a server that may not answer at all."""
 
     def __init__(self, *, of_server: bool) -> None:
         """Say whether a server has the store."""

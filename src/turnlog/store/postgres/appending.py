@@ -24,7 +24,6 @@ from turnlog.errors import (
     UncertainError,
 )
 from turnlog.events import Seals
-from turnlog.hurry import hurry
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
@@ -44,6 +43,7 @@ from turnlog.store.postgres.transactions import (
     PostgresWrite,
     begin_alone,
 )
+from turnlog.store.postgres.tries import Tries
 from turnlog.store.postgres.wire import Statement, Wire, rows_of
 from turnlog.store.transactions import SQLRow, SyncProjection, WriteTransaction
 from turnlog.store.values import SealPolicy
@@ -178,7 +178,7 @@ class Appender:
         """
         if not transaction.is_sent or not transaction.recorded:
             return False  # what records no event is done again, or not, and nobody is to know of it
-        until = monotonic() + self._busy_timeout_s
+        tries = self._tries()
         while True:
             try:
                 wire = self._wires.new(self._on_busy)
@@ -187,18 +187,17 @@ class Appender:
                 finally:
                     wire.close()
             except psycopg.Error as again:
-                if not is_lost(again) or _is_late(until):
+                if self._is_over(again, tries):
                     raise UncertainError(
                         f"the connection to store {self._place_name!r} was lost at the end of a change "
                         f"({self._error(error)}): it may be recorded or not, do it again"
                     ) from error
-                sleep(0.1)
 
     def _commit(self, batch: Sequence[Request[WriteTransaction]]) -> None:
         """Run a batch in one transaction, again and again until it meets nobody."""
         waiting = batch
-        tries, is_alone, is_careful, has_lost = 0, False, False, False
-        until = monotonic() + self._busy_timeout_s
+        met, is_alone, is_careful, has_lost = 0, False, False, False
+        tries = self._tries()
         while waiting:
             transaction: PostgresWrite | None = None
             try:
@@ -213,18 +212,19 @@ class Appender:
             except CONFLICTS as error:
                 self._roll_back()
                 self._forget()
-                tries += 1
-                if is_alone and tries > 2 * TRIES_MAX:
+                met += 1
+                if is_alone and met > 2 * TRIES_MAX:
                     self._fail(waiting, self._error(error))
                     return
                 is_careful = is_careful or isinstance(error, errors.UniqueViolation)
-                is_alone = is_alone or tries >= TRIES_MAX
-                sleep(random.random() * 0.001 * tries)
+                is_alone = is_alone or met >= TRIES_MAX
+                sleep(random.random() * 0.001 * met)
             except (*DRIVER_ERRORS, SchemaError) as error:
                 if not isinstance(error, SchemaError) and is_lost(error):
                     if self._writer is not None and not has_lost:
-                        has_lost, until = True, max(until, monotonic() + min(FOUND_S, self._busy_timeout_s))
-                    waiting = self._lost(error, transaction, waiting, until)
+                        has_lost = True
+                        tries.last(min(FOUND_S, self._busy_timeout_s))
+                    waiting = self._lost(error, transaction, waiting, tries)
                     continue
                 self._roll_back()
                 self._forget()
@@ -268,15 +268,15 @@ class Appender:
 
     def _settle_down(self, transaction: PostgresWrite) -> None:
         """Learn what a transaction has changed, once it is committed, and tell those who follow."""
-        until = monotonic() + self._busy_timeout_s
+        tries = self._tries()
         while not transaction.is_placed:
-            self._place(transaction, until)
+            self._place(transaction, tries)
         self._epoch, self._policy = transaction.epoch, transaction.seal_policy()
         self._known.remember([*transaction.met, *transaction.recorded])
         if transaction.recorded:
             self._tell(transaction.recorded[-1].global_position)
 
-    def _place(self, transaction: PostgresWrite, until: float) -> None:
+    def _place(self, transaction: PostgresWrite, tries: Tries) -> None:
         """Ask where events stand that are committed. Writers of others, that began earlier, may still be at it."""
         try:
             wire = self._writing()
@@ -284,13 +284,14 @@ class Appender:
             transaction.place_all([rows_of(answer)[0][0][0] for answer in answers])
         except psycopg.Error as error:
             self._drop_writer()
-            if _is_late(until):
+            try:
+                tries.pause(error, 0.05)
+            except psycopg.Error:
                 event_id = transaction.recorded[0].header.id if transaction.recorded else ""
                 raise UncertainError(
                     f"event {event_id!r} is recorded in store {self._place_name!r}, and its global position is not "
                     "known yet, because another writer neither goes on nor ends: ask for its id"
                 ) from error
-            sleep(0.05)
 
     def _transaction(self, wire: Wire, *, is_alone: bool, is_careful: bool) -> PostgresWrite:
         """Begin a write transaction: beside others, or with nobody else appending."""
@@ -375,7 +376,7 @@ class Appender:
         error: psycopg.Error,
         transaction: PostgresWrite | None,
         waiting: Sequence[Request[WriteTransaction]],
-        until: float,
+        tries: Tries,
     ) -> Sequence[Request[WriteTransaction]]:
         """Go on after the connection was lost. Return the requests that must run again."""
         self._drop_writer()
@@ -389,7 +390,7 @@ class Appender:
                 return waiting
             except psycopg.Error as again:
                 self._drop_writer()
-                if not is_lost(again) or _is_late(until):
+                if self._is_over(again, tries):
                     self._fail(
                         waiting,
                         UncertainError(
@@ -399,12 +400,26 @@ class Appender:
                         ),
                     )
                     return []
-                sleep(0.1)
-        if _is_late(until):
-            self._fail(waiting, self._error(error))
+        try:
+            tries.pause(error)
+        except psycopg.Error as last:
+            self._fail(waiting, self._error(last))
             return []
-        sleep(0.1)
         return waiting
+
+    def _tries(self) -> Tries:
+        return Tries(self._busy_timeout_s, on_wait=self._on_busy)
+
+    @staticmethod
+    def _is_over(error: psycopg.Error, tries: Tries) -> bool:
+        """Tell whether a server is not looked for again after an error. If it is, this has waited a moment."""
+        if not is_lost(error):
+            return True
+        try:
+            tries.pause(error)
+        except psycopg.Error:
+            return True
+        return False
 
 
 def _backend_of(wire: Wire) -> list[SQLRow]:
@@ -428,8 +443,3 @@ def _is_there(wire: Wire, event_id: str, backend: SQLRow) -> bool:
     rows_of(ended)
     _, _, found, _, _ = rows_of(answer)
     return bool(found)
-
-
-def _is_late(until: float) -> bool:
-    """Tell whether a time is over, or somebody wants to stop and the server does not answer."""
-    return monotonic() > until or hurry().gave_up

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from shlex import quote
 from threading import Event
-from time import monotonic
 
 import psycopg
 from psycopg import errors, sql
 
 from turnlog.errors import CorruptionError, StoreOpenError
-from turnlog.hurry import hurry
 from turnlog.store.postgres.catalog import Connection, query, row
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.errors import may_come, open_error
@@ -28,11 +26,8 @@ from turnlog.store.postgres.schema import (
     dialect,
     making,
 )
-from turnlog.store.postgres.wire import LOOK_S
+from turnlog.store.postgres.tries import Tries
 from turnlog.store.transactions import SideTables, SyncProjection
-
-AGAIN_S = 0.1
-"""How often a server that is away is tried again, in seconds."""
 
 BUSY_TIMEOUT_S = 60.0
 """How long who only looks whether there is a log waits for a server that may come, in seconds."""
@@ -90,17 +85,14 @@ def connect(
         psycopg.Error: it cannot be opened.
         StoreOpenError: the database is of no use for a log.
     """
-    began, ended = monotonic(), ended or Event()
+    tries = Tries(busy_timeout_s, ended=ended, on_wait=on_busy)
     while True:
         try:
             return address.connect(lock_timeout_s=busy_timeout_s, connect_timeout_s=10)
         except psycopg.OperationalError as error:
-            waited_s = monotonic() - began
-            is_over = waited_s > busy_timeout_s or hurry().gave_up
-            if is_over or not may_come(error, servers=address.servers) or ended.wait(AGAIN_S):
+            if not may_come(error, servers=address.servers):
                 raise
-            if on_busy is not None and waited_s > LOOK_S:
-                on_busy(waited_s)
+            tries.pause(error)
 
 
 def is_log_there(url: str) -> bool:

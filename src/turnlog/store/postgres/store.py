@@ -6,7 +6,6 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from functools import cached_property, partial
 from threading import Event
-from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
@@ -17,7 +16,6 @@ from turnlog.errors import (
     StoreOpenError,
 )
 from turnlog.events import Recorded, Seal, Seals
-from turnlog.hurry import hurry
 from turnlog.sources import Sources
 from turnlog.store.folding import Progress, Refolding, fold_anew, named
 from turnlog.store.gate import Gate
@@ -32,7 +30,7 @@ from turnlog.store.postgres.erasing import scrub, take_away
 from turnlog.store.postgres.errors import UNREADABLE, converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.locks import PostgresLocks
-from turnlog.store.postgres.opening import AGAIN_S, check_version, connect, is_hidden, is_there, make, restore_objects
+from turnlog.store.postgres.opening import check_version, connect, is_hidden, is_there, make, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
 from turnlog.store.postgres.rights import use_flaws
@@ -60,6 +58,7 @@ from turnlog.store.postgres.transactions import (
     PostgresRead,
     PostgresWrite,
 )
+from turnlog.store.postgres.tries import Tries
 from turnlog.store.postgres.wire import Wire
 from turnlog.store.sqlite.scratch import SQLiteScratch, scratch
 from turnlog.store.telling import Teller
@@ -383,13 +382,14 @@ class PostgresStore(Store):
 
     def _reconnect(self) -> Wire:
         """Open a connection, and try again while the server is away, as in a fail-over."""
-        until = monotonic() + self._busy_timeout_s
+        tries = Tries(self._busy_timeout_s, ended=self._ended, on_wait=self._on_busy)
         while True:
             try:
                 return self._wires.new()
             except psycopg.OperationalError as error:
-                if not is_lost(error) or monotonic() > until or hurry().gave_up or self._ended.wait(AGAIN_S):
+                if not is_lost(error):
                     raise
+                tries.pause(error)
 
     def _log_end(self) -> int:
         with self.read() as transaction:
