@@ -1,6 +1,10 @@
 """Looking at the tables of a PostgreSQL store: what was made is signed, and a standby compares with that."""
 
+from urllib.parse import quote
+
 import psycopg
+import pytest
+from psycopg import sql
 from tests.servers.postgres import PostgresServer
 
 from turnlog import TurnLog
@@ -52,3 +56,32 @@ def test_standby_verifies(own_postgres: PostgresServer) -> None:
         assert isinstance(log.store, PostgresStore)
         [flaw] = log.store.check_schema()
         assert "it cannot be compared with what it should be" in flaw or "stored_events_no_update" in flaw
+
+
+@pytest.mark.parametrize(
+    "schema", [*"acinoprte", "new", "stored_events", "log_order", "number", "pg", "T", "select", 'a"b']
+)
+def test_a_schema_can_have_any_name(kept_postgres_url: str, schema: str) -> None:
+    """Also one that something else has in what the tables, views and functions are made of."""
+    with TurnLog.open(f"{kept_postgres_url}?schema={quote(schema)}") as log:
+        log.add_turn("hello", bookmark="main")
+        assert log.verify().damage == ()
+        with psycopg.connect(kept_postgres_url) as connection:
+            change = "ALTER FUNCTION {0}.log_settle() RENAME TO log_other"
+            connection.execute(sql.SQL(change).format(sql.Identifier(schema)))
+            change = "DROP TRIGGER stored_events_no_update ON {0}.stored_events"
+            connection.execute(sql.SQL(change).format(sql.Identifier(schema)))
+            change = (
+                "CREATE TRIGGER stored_events_no_update BEFORE UPDATE ON {0}.stored_events"
+                " FOR EACH ROW EXECUTE FUNCTION {0}.log_refuse()"
+            )
+            connection.execute(sql.SQL(change).format(sql.Identifier(schema)))
+        assert isinstance(log.store, PostgresStore)
+        assert log.store.check_schema() == [
+            f"the store's schema: {flaw}"
+            for flaw in (
+                "function 'log_other' is none of turnlog's",
+                "function 'log_settle' is missing",
+                "trigger 'stored_events.stored_events_no_update' is not what it should be",
+            )
+        ]

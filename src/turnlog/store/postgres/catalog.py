@@ -38,6 +38,9 @@ SELECT 'sequence', c.relname, concat_ws(' ', translate(c.relpersistence::text, '
   FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid WHERE c.relnamespace = {space} AND c.relname LIKE 'log\\_%'
 """
 
+_QUALIFIED = ("index", "trigger")
+"""What PostgreSQL spells with the schema of its table, wherever that is."""
+
 Objects = dict[tuple[str, str], str]
 """What each object of a schema is, by kind and name."""
 
@@ -47,11 +50,13 @@ def _objects(connection: Connection, space: str, tables: Sequence[str]) -> Objec
     rows = connection.execute(statement.encode(), {"tables": list(tables)}).fetchall()
     details = {(kind, named): what for kind, named, what in query(connection, _DETAILS.format(space=space))}
     [(name,)] = query(connection, f"SELECT nspname FROM pg_namespace WHERE oid = {space}")
-    quoted = re.escape(name), re.escape(sql.Identifier(name).as_string(connection))
-    qualified = re.compile(rf"""(?<![\w"'])({"|".join(quoted)}|pg_temp)\.""")
+    spellings = "|".join(map(re.escape, (name, sql.Identifier(name).as_string(connection), "pg_temp")))
+    qualified = re.compile(rf" ON (?:{spellings})\.")
     found: Objects = {}
     for kind, named, what in sorted(rows):
-        more = (found.get((kind, named)), qualified.sub("", what), details.pop((kind, named), None))
+        # What else is in the search path is spelled without its schema.
+        shown = qualified.sub(" ON ", what, count=1) if kind in _QUALIFIED else what
+        more = (found.get((kind, named)), shown, details.pop((kind, named), None))
         found[kind, named] = "\n".join(part for part in more if part is not None)
     return found
 
