@@ -232,8 +232,8 @@ class _Session:
         live = self._live
         live.turn = None
         adds = content is not None
-        self._hold_on()
         try:
+            self._hold_on()
             result = self._runner.run(
                 self._log.arun(
                     content,
