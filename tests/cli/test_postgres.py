@@ -149,6 +149,12 @@ def test_reader_searches_in_a_file_of_its_own(turnlog: SecretiveCommand, roles: 
         ("postgresql://u:{}@nowhere.invalid/d", "cannot be opened: failed to resolve host 'nowhere.invalid'"),
         ("postgresql://u:{}@127.0.0.1:1,127.0.0.1:2/d", "Connection refused"),
         ("postgresql:///d?host=/nowhere&password={}", "'postgresql:///d?host=/nowhere' cannot be opened"),
+        ("postgresql://u:{}@127.0.0.1:99999/d", 'invalid port number: "99999"; see whether its URL is right'),
+        ("postgresql://u:{}@/d?service=no", 'definition of service "no" not found; see whether its URL is right'),
+        ("postgresql://u:{}@127.0.0.1/d?sslmode=no", 'invalid sslmode value: "no"; see whether its URL is right'),
+        ("postgresql://u:{}@127.0.0.1/d?keepalives=x", 'connection option "keepalives"; see whether its URL is right'),
+        ("postgresql://u:{}@127.0.0.1/d?connect_timeout=x", "connect_timeout: 'x'; see whether its URL is right"),
+        ("postgresql://u:{}@127.0.0.1:99999,127.0.0.1:0/d", "see whether its URL is right"),
     ],
 )
 def test_url_that_leads_nowhere_is_one_line(tmp_path: Path, url: str, told: str) -> None:

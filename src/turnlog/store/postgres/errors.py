@@ -60,6 +60,12 @@ _REFUSED = (
 )
 """What is said of a connection that does not come by waiting. psycopg gives no state then."""
 
+_WRONG = re.compile(
+    r"invalid port number|could not match \d+ |invalid integer value|invalid \S+ value: |weak sslmode|"
+    r"could not parse network address|bad value for connect_timeout|definition of service|service file"
+)
+"""What libpq says of a URL, or of what the environment adds to it, before it connects at all."""
+
 _COMING = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting", "not accepting connections")
 """What a server says that is about to begin or to end."""
 
@@ -139,6 +145,12 @@ def is_refused(error: BaseException) -> bool:
     return all(any(said in failure for said in _REFUSED) for failure in _failures(error))
 
 
+def _is_wrong(error: BaseException) -> bool:
+    """Tell whether no server can be connected to, as what says how is wrong."""
+    is_of_server = not isinstance(error, psycopg.Error) or error.sqlstate is not None
+    return not is_of_server and all(_WRONG.search(failure) for failure in _failures(error))
+
+
 def may_come(error: BaseException, *, servers: int) -> bool:
     """Tell whether a server that takes a connection may be there soon: one takes over, or is about to begin.
 
@@ -146,7 +158,7 @@ def may_come(error: BaseException, *, servers: int) -> bool:
         error: why there is none now.
         servers: how many the URL names. One that is alone and not there may as well be none, and so may all.
     """
-    if not is_lost(error) or is_refused(error):
+    if not is_lost(error) or is_refused(error) or _is_wrong(error):
         return False
     failures = _failures(error)
     if servers > 1 and not all(any(said in failure for said in _NOT_THERE) for failure in failures):
@@ -203,7 +215,9 @@ def open_error(error: psycopg.Error, place: str) -> StoreError:
         return found
     message = _message(error)
     advice = ""
-    if isinstance(found, StoreLostError) and is_refused(error):
+    if _is_wrong(error):
+        advice = "; see whether its URL is right"
+    elif isinstance(found, StoreLostError) and is_refused(error):
         advice = "; see whether its URL is right, and the role may connect"
     elif isinstance(found, StoreLostError):
         advice = "; see whether its server runs, and try again later"
