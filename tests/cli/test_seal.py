@@ -23,13 +23,14 @@ def sealed(turnlog: Command, keys: dict[str, str]) -> Command:
 
 
 def test_seal_says_what_it_did(turnlog: Command, keys: dict[str, str]) -> None:
-    """What is sealed, under which key, where the keys are, and what of before is not."""
+    """What is sealed, under which key, where the keys are and who needs them, and what of before is not."""
     turnlog.ok("add", "x", "--subject", "Alice")
     first = turnlog.ok("seal", "--subject", "Alice", **keys)
     assert first.text.startswith("what is of Alice is sealed from now on\n")
     assert "1 turn of before" in first.text
     assert keys["TURNLOG_KEYS_DIR"] in first.text
     assert "without them nobody can read what is sealed" in first.text
+    assert "all who record in the log: without them what would be sealed is refused" in first.text
     again = turnlog.ok("seal", "--subject", "Alice", **keys)
     assert again.text.startswith("what is of Alice was sealed before\n")
     whole = turnlog.ok("seal", "--json", **keys).json

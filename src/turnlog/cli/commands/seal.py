@@ -77,5 +77,6 @@ def _write(screen: Screen, report: SealReport, keys: SealFolder) -> None:
         kind = "event" if report.subject is None else "turn"
         facts.append(("not sealed", f"{count(report.before, kind)} of before: erase them if they should not stay"))
     if report.event is not None:
+        facts.append(("needed by", "all who record in the log: without them what would be sealed is refused"))
         facts.append(("back both up", "apart from the store: without them nobody can read what is sealed"))
     screen.table([[(f"  {name}", "cyan"), one_line(value)] for name, value in facts], cut=False)
