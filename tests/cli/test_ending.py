@@ -7,7 +7,11 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.agent.wires import KEY, OpenAI, set_up
@@ -376,3 +380,23 @@ sys.exit(main())
     assert turnlog.ok("erase", "--finish").text == "nothing of what was erased is left in the files of the store\n"
     with TurnLog.open(turnlog.url) as log:
         assert [event.erased for event in log.events(topics=["gpt.turn"])] == [True]
+
+
+@pytest.mark.parametrize(("makes", "temporary"), [("mkstemp", temporary_file), ("mkdtemp", temporary_folder)])
+def test_an_interrupt_right_behind_what_was_made_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    makes: str,
+    temporary: Callable[[Path], AbstractContextManager[Any]],
+) -> None:
+    """Before the line that sees to its end."""
+    make = getattr(tempfile, makes)
+
+    def interrupted(**arguments: Any) -> None:
+        make(**arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, makes, interrupted)
+    with pytest.raises(KeyboardInterrupt), temporary(tmp_path / "export.jsonl"):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -27,17 +27,18 @@ def temporary_file(real: Path) -> Generator[tuple[Path, BinaryIO]]:
     Raises:
         OSError: it cannot be made.
     """
-    while True:
-        handle, name = tempfile.mkstemp(dir=real.parent, prefix=_prefix(real))
-        path = Path(name)
-        with os.fdopen(handle, "wb") as file:
-            try:
-                if _is_mine(handle, path):
-                    yield path, file
-                    return
-            finally:
-                with suppress(OSError):
-                    path.unlink()
+    with _swept(real):
+        while True:
+            handle, name = tempfile.mkstemp(dir=real.parent, prefix=_prefix(real))
+            path = Path(name)
+            with os.fdopen(handle, "wb") as file:
+                try:
+                    if _is_mine(handle, path):
+                        yield path, file
+                        return
+                finally:
+                    with suppress(OSError):
+                        path.unlink()
 
 
 @contextmanager
@@ -47,22 +48,33 @@ def temporary_folder(real: Path) -> Generator[Path]:
     Raises:
         OSError: it cannot be made.
     """
-    while True:
-        path = Path(tempfile.mkdtemp(dir=real.parent, prefix=_prefix(real)))
-        handle = None
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            if _is_mine(handle, path):
-                yield path
-                return
-        except FileNotFoundError:
-            if handle is not None:
-                raise
-        finally:
-            with suppress(OSError):
-                _clear(path, real)
-            if handle is not None:
-                os.close(handle)
+    with _swept(real):
+        while True:
+            path = Path(tempfile.mkdtemp(dir=real.parent, prefix=_prefix(real)))
+            handle = None
+            try:
+                handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                if _is_mine(handle, path):
+                    yield path
+                    return
+            except FileNotFoundError:
+                if handle is not None:
+                    raise
+            finally:
+                with suppress(OSError):
+                    _clear(path, real)
+                if handle is not None:
+                    os.close(handle)
+
+
+@contextmanager
+def _swept(real: Path) -> Generator[None]:
+    """Remove what an interrupt leaves: it may fall between making something and the line that sees to its end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        remove_leftovers(real)
+        raise
 
 
 def replace_folder(new: Path, real: Path, temporary: Path) -> None:
