@@ -156,8 +156,10 @@ def test_a_session_has_its_prompt_again(
     turnlog: ServerCommand, model: WireServer, own_postgres: PostgresServer, typed: str
 ) -> None:
     """With the bookmark as it was; it says that nothing was recorded, and Ctrl-D leaves."""
-    del model
+    model.answers.append(WIRE.reply("Whole."))
     with Terminal(turnlog, "chat", "-p", "kilo", "-c", "old", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("old > ")
+        terminal.send("First\r")
         terminal.expect("old > ")
         own_postgres.stall()
         terminal.send(typed)
@@ -173,3 +175,21 @@ def test_a_session_has_its_prompt_again(
         written, status = terminal.end()
         assert (status, time.monotonic() - began_s < STOP_S) == (0, True), written
     own_postgres.go_on()
+
+
+def test_a_session_whose_reply_was_broken_off_has_its_prompt_again(
+    turnlog: ServerCommand, model: WireServer, own_postgres: PostgresServer
+) -> None:
+    """With the bookmark as it was, also where the message is recorded and the reply was not."""
+    model.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
+    with Terminal(turnlog, "chat", "-p", "kilo", "-c", "old", OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("old > ")
+        terminal.send("Hello\r")
+        terminal.expect("Half")
+        own_postgres.kill()
+        terminal.send(CTRL_C)
+        terminal.expect("old > ")
+        terminal.send(CTRL_D)
+        written, status = terminal.end()
+    assert status == 0, written
+    own_postgres.start()

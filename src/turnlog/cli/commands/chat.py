@@ -139,6 +139,8 @@ class _Session:
         """The turns that the next message continues, as the person was told."""
         self._named: str | None = None
         """The bookmark that the prompt names: the next message moves it."""
+        self._watched: str | None = None
+        """The same, until this session itself goes elsewhere: then somebody else has moved it."""
         self._log = log
         self._runner = runner
         self._live = live
@@ -261,17 +263,17 @@ class _Session:
         finally:
             if live.turn is not None:
                 self.at = self._turns = (live.turn.id,)
-                self._bookmark = self._named = self.expected_head = None
+                self._bookmark = self._watched = self.expected_head = None
                 if adds:
                     self.system, self.attachments = None, []
         self.status = report(result, live, "/resume", self._smaller(), json=live.json)
 
     def _hold_on(self) -> None:
         """See to it that what comes next continues what the person was told, whatever the bookmark is at by now."""
-        named = self._named
+        watched = self._watched
         here = self._look()
-        if named is not None and named not in here:
-            self._live.say_left(named, self._named)
+        if watched is not None and watched not in here:
+            self._live.say_left(watched, self._named)
 
     def _smaller(self) -> str:
         """Return what goes on from here where the thread is too large for its model."""
@@ -364,7 +366,7 @@ class _Session:
         self._go_to((headish,))
 
     def _go_to(self, at: tuple[str, ...]) -> None:
-        self.at, self._named = at, None
+        self.at, self._watched = at, None
         if not at:
             self._live.line(("the next message starts a thread", "dim"))
         turns = [self._log.turn(headish) for headish in at]
@@ -508,7 +510,7 @@ class _Session:
         if meant != self._turns:
             self.at = self._turns
         here = [bookmark.name for bookmark in self._log.bookmarks.all() if {bookmark.turn} == set(self._turns)]
-        self._named = next(iter(here), None)
+        self._named = self._watched = next(iter(here), None)
         return here
 
     def _prompt_text(self) -> str:
