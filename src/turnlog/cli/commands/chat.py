@@ -17,6 +17,7 @@ from turnlog.agent.start import last_turn, server_names
 from turnlog.agent.target import Named, find_target
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
+from turnlog.cli.chat_place import Place
 from turnlog.cli.commands.run import not_printed, report
 from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, error_line
 from turnlog.cli.interrupts import what_stopped
@@ -29,7 +30,7 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions
 from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
-from turnlog.errors import StoreError, TurnlogError, UnknownTurnError
+from turnlog.errors import StoreError, TurnlogError
 from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.model import Message, ServerMeta, Text
@@ -70,17 +71,17 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
             session.talk()
         except KeyboardInterrupt as stop:
             session.is_stopped = True
-            if session.at:
+            if session.place.at:
                 stop.add_note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
             raise
         except OSError as error:
-            if not session.at:
+            if not session.place.at:
                 raise
             again = f"`turnlog chat -c {session.place_to_type()}` goes on from there"
             return not_printed(error, f"what was said is recorded: {again}")
         finally:
             session.close()
-        if session.at:
+        if session.place.at:
             note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
         return 0 if sys.stdin is not None and sys.stdin.isatty() else session.status
 
@@ -126,7 +127,7 @@ class _Session:
         bookmark: str | Literal[False] | None,
         subject: str | Literal[False] | None,
     ) -> None:
-        self.at = at
+        self.place = Place(log, at)
         self.system: str | None = None
         self.attachments: list[Path | Attached] = []
         self.expected_head: str | Literal[False] | None = None
@@ -135,12 +136,6 @@ class _Session:
         self.status = 0
         """The exit status that the last message, or command, would have by itself."""
         self._prompt = Prompt()
-        self._turns: tuple[str, ...] = ()
-        """The turns that the next message continues, as the person was told."""
-        self._named: str | None = None
-        """The bookmark that the prompt names: the next message moves it."""
-        self._watched: str | None = None
-        """The same, until this session itself goes elsewhere: then somebody else has moved it."""
         self._log = log
         self._runner = runner
         self._live = live
@@ -178,7 +173,7 @@ class _Session:
         self._live.line(
             ("/help says what can be done; Alt-Enter, or a backslash, begins a new line; Ctrl-D leaves", "dim")
         )
-        if self.at:
+        if self.place.at:
             self._say_where()
         while True:
             try:
@@ -235,13 +230,13 @@ class _Session:
         live.turn = None
         adds = content is not None
         try:
-            self._hold_on()
+            self._look()
             result = self._runner.run(
                 self._log.arun(
                     content,
                     system=self.system if adds else None,
                     attachments=self.attachments if adds else (),
-                    continues=self.at or None,
+                    continues=self.place.at or None,
                     bookmark=self._bookmark,
                     expected_head=self.expected_head,
                     subject=self._subject,
@@ -262,18 +257,18 @@ class _Session:
             return
         finally:
             if live.turn is not None:
-                self.at = self._turns = (live.turn.id,)
-                self._bookmark = self._watched = self.expected_head = None
+                self.place.arrive(live.turn.id)
+                self._bookmark = self.expected_head = None
                 if adds:
                     self.system, self.attachments = None, []
         self.status = report(result, live, "/resume", self._smaller(), json=live.json)
 
-    def _hold_on(self) -> None:
-        """See to it that what comes next continues what the person was told, whatever the bookmark is at by now."""
-        watched = self._watched
-        here = self._look()
-        if watched is not None and watched not in here:
-            self._live.say_left(watched, self._named)
+    def _look(self) -> list[str]:
+        """Return the bookmarks where the next message goes, and say which one is there no more."""
+        here, left = self.place.look()
+        if left is not None:
+            self._live.say_left(left, self.place.named)
+        return here
 
     def _smaller(self) -> str:
         """Return what goes on from here where the thread is too large for its model."""
@@ -286,7 +281,7 @@ class _Session:
 
     def _options(self) -> Mapping[str, Any]:
         """Return the options that hold where the next message goes."""
-        return self._log.context(self.at[0]).options if len(self.at) == 1 else {}
+        return self._log.context(self.place.at[0]).options if len(self.place.at) == 1 else {}
 
     def _told(self, adds: bool) -> RunArguments:
         """Return the arguments of a run, without the options that hold already: only what changes is written."""
@@ -325,17 +320,17 @@ class _Session:
         self._run(None)
 
     def _show(self, headish: str) -> None:
-        for named in (headish,) if headish else self.at:
+        for named in (headish,) if headish else self.place.at:
             turn = self._log.turn(named)
             message = self._message(turn)
             self._live.line((turn.id, "yellow"), (f"  {message.role}", "bold"))
             Content(message.content_json).write(Screen.of_stdout(), whole=True)
             sys.stdout.flush()
-        if not headish and not self.at:
+        if not headish and not self.place.at:
             self._live.line(("nothing was said yet", "dim"))
 
     def _undo(self, _rest: str) -> None:
-        asked = [turn for named in self.at[:1] for turn in self._log.ancestry(named) if self._is_asked(turn)]
+        asked = [turn for named in self.place.at[:1] for turn in self._log.ancestry(named) if self._is_asked(turn)]
         if not asked:
             self._live.line(("there is nothing to undo", "dim"))
             return
@@ -351,26 +346,23 @@ class _Session:
         return turn.meta.role == "user" and any(isinstance(block, Text) for block in self._message(turn).content)
 
     def _back(self, turns: str) -> None:
-        if len(self.at) != 1:
+        if len(self.place.at) != 1:
             self._live.line(("there is nothing to go back from", "dim"))
         elif turns and not (turns.isdecimal() and int(turns)):
             self._live.line(("/back needs a number of turns: 1 or more", "red"))
         else:
-            self._go_to((self._log.turn(f"{self._log.turn(self.at[0]).id}~{turns or 1}").id,))
+            self._go_to((self._log.turn(f"{self._log.turn(self.place.at[0]).id}~{turns or 1}").id,))
 
     def _fork(self, headish: str) -> None:
         if not headish:
             self._live.line(("/fork needs a turn: its id, or a bookmark", "red"))
             return
-        self._log.turn(headish)
         self._go_to((headish,))
 
     def _go_to(self, at: tuple[str, ...]) -> None:
-        self.at, self._watched = at, None
-        if not at:
+        turns = self.place.go_to(at)
+        if not turns:
             self._live.line(("the next message starts a thread", "dim"))
-        turns = [self._log.turn(headish) for headish in at]
-        self._turns = tuple(turn.id for turn in turns)
         for turn in turns:
             said = previews(self._log, [turn], [])[turn.id]
             self._live.line(("the next message continues ", "dim"), (turn.id, "yellow"), (f"  {said}", ""), cut=True)
@@ -383,24 +375,23 @@ class _Session:
             self._say_where()
             return
         there = {bookmark.name: bookmark.turn for bookmark in self._log.bookmarks.all()}.get(name)
-        here = {turn.id for headish in self.at for turn in self._log.ancestry(headish)}
+        here = {turn.id for headish in self.place.at for turn in self._log.ancestry(headish)}
         if there is not None and there not in here:
-            where = self.at[0] if len(self.at) == 1 else "TURN"
+            where = self.place.at[0] if len(self.place.at) == 1 else "TURN"
             how = f"choose another name, or move it here with `turnlog bookmarks set {quoted(name)} {where}`"
             self._live.error(f"bookmark {one_line(name)} is on another branch, at {there}: {how}")
-        elif len(self.at) == 1:
-            self._log.bookmarks.set(name, self.at[0])
+        elif len(self.place.at) == 1:
+            self._log.bookmarks.set(name, self.place.at[0])
         else:
             self._bookmark = check_bookmark_name(name)
 
     def _say_where(self) -> None:
         """Say which bookmarks the next message moves, and what it continues."""
-        at = {self._log.turn(headish).id for headish in self.at}
-        names = [one_line(bookmark.name) for bookmark in self._log.bookmarks.all() if {bookmark.turn} == at]
+        names = list(map(one_line, self._look()))
         if self._bookmark is not None:  # it was named for the first message, which nobody has written yet
             names = [one_line(self._bookmark)] if self._bookmark else []
         self._live.line((f"on {', '.join(names)}" if names else "on no bookmark", "bold green" if names else "dim"))
-        self._go_to(self.at)
+        self._go_to(self.place.at)
 
     # What goes before the next message
 
@@ -477,7 +468,7 @@ class _Session:
     # What was sent
 
     def _request(self, _rest: str) -> None:
-        turns = [turn for headish in self.at[:1] for turn in self._log.ancestry(headish)]
+        turns = [turn for headish in self.place.at[:1] for turn in self._log.ancestry(headish)]
         asked = [turn for turn in turns if isinstance(turn.meta.call, str)]
         if not asked:
             self._live.line(("nothing was sent yet", "dim"))
@@ -495,27 +486,15 @@ class _Session:
     def place_to_type(self) -> str:
         """Return the turns that the next message continues as they are typed behind `-c`."""
         with suppress(StoreError), HURRY if self.is_stopped else nullcontext():
-            self._look()
+            self.place.look()
             self.is_stopped = False
-            if self._named is not None:
-                return quoted(self._named)
-        return " -c ".join(map(quoted, self.at))
-
-    def _look(self) -> list[str]:
-        """Return the bookmarks where the next message goes: to the turns that were told, where one has left them."""
-        try:
-            meant = tuple(self._log.turn(headish).id for headish in self.at)
-        except UnknownTurnError:
-            meant = ()
-        if meant != self._turns:
-            self.at = self._turns
-        here = [bookmark.name for bookmark in self._log.bookmarks.all() if {bookmark.turn} == set(self._turns)]
-        self._named = self._watched = next(iter(here), None)
-        return here
+            if self.place.named is not None:
+                return quoted(self.place.named)
+        return " -c ".join(map(quoted, self.place.at))
 
     def _prompt_text(self) -> str:
         # A person who has typed Ctrl-C at a store that does not answer has the prompt again, with the name as it was.
         with suppress(StoreError), HURRY if self.is_stopped else nullcontext():
-            self._hold_on()
+            self._look()
             self.is_stopped = False
-        return f"{one_line(self._named or 'you')} > "
+        return f"{one_line(self.place.named or 'you')} > "
