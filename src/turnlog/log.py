@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from threading import RLock
 from types import MethodType, TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, Unpack, get_args, overload
 
 import msgspec
 from msgspec import Struct
@@ -1012,7 +1012,7 @@ class TurnLog:
             IdConflictError: the log has another event under an id, or a stream has gone another way here.
             ConflictError: somebody else has written to the log while it was restored.
         """
-        check_one_of(bookmarks, ("keep", "take"), "bookmarks")
+        check_one_of(bookmarks, get_args(interop.portable.OnBookmark), "bookmarks")
         check_one_of(registers, ("keep", "trust"), "registers")
         report = interop.portable.restore(self.store, file, self._sources, bookmarks=bookmarks, progress=progress)
         came_in = set(report.unconfirmed_registers)

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, 
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
@@ -45,9 +44,6 @@ _UNKNOWN_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", sock
 
 _UNKNOWN_ISSUER = frozenset({18, 19, 20, 21})
 """What OpenSSL says of a certificate that nobody who is trusted has signed (`X509_V_ERR_*` in `x509_vfy.h`)."""
-
-_UNREAD = frozenset({"script", "style", "template"})
-"""Elements of HTML whose text is not for readers."""
 
 _page_begins = re.compile(r"\s*<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE)
 
@@ -221,7 +217,11 @@ def status_error(
         retry_after: the `Retry-After` header (RFC 9110 §10.2.3), seconds or a date.
         who: who answered, as people call it; by default the adapter's name.
     """
-    said = _one_line(_Page.text_of(message) if _page_begins.match(message) else message)
+    if _page_begins.match(message):
+        from turnlog.providers.html_page import text_of_page  # noqa: PLC0415 - few answers are one
+
+        message = text_of_page(message)
+    said = _one_line(message)
     return ProviderError(
         f"{who or provider} answered {status}: {said or 'nothing more'}",
         provider=provider,
@@ -229,36 +229,6 @@ def status_error(
         retryable=status in RETRYABLE_STATUS,
         retry_after_s=asked_wait_s(retry_after),
     )
-
-
-class _Page(HTMLParser):
-    """Finds what is to be read on a page of HTML."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._hidden = 0
-        self._texts: dict[str, None] = {}  # the title is most often the heading too
-
-    @classmethod
-    def text_of(cls, html: str) -> str:
-        """Return the text of a page, or all of it where it has none."""
-        page = cls()
-        page.feed(html)
-        page.close()
-        return " ".join(page._texts) or html
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002 - as its base has it
-        """Note what begins that nobody reads."""
-        self._hidden += tag in _UNREAD
-
-    def handle_endtag(self, tag: str) -> None:
-        """Note that it ends."""
-        self._hidden -= tag in _UNREAD and self._hidden > 0
-
-    def handle_data(self, data: str) -> None:
-        """Take a text."""
-        if not self._hidden and data.strip():
-            self._texts[data.strip()] = None
 
 
 def http_status(code: object) -> int | None:
