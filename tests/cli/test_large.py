@@ -16,16 +16,16 @@ from tests.cli import transcripts
 from tests.cli.command import Command
 from tests.cli.proving import NAME, SigningCommand
 from tests.servers.receiver import Receiver
+from tests.soak import SOAK
 from tests.wires.server import WireServer
 
 from turnlog import TurnLog
 from turnlog.interop.exports import WRITERS
 
-IS_SOAK = os.environ.get("TURNLOG_SOAK") == "1"
-TEXT_BYTES = 200 * 1024 * 1024 if IS_SOAK else 8 * 1024 * 1024
+TEXT_BYTES = 200 * 1024 * 1024 if SOAK else 8 * 1024 * 1024
 TIMES_MAX = 2.5
-pytestmark = pytest.mark.timeout(900 if IS_SOAK else 120)
-ASKING_TIMES_MAX = (2.5, 2.5, 2.5) if IS_SOAK else (3.5, 3.5, 4.5)
+pytestmark = pytest.mark.timeout(900 if SOAK else 120)
+ASKING_TIMES_MAX = (2.5, 2.5, 2.5) if SOAK else (3.5, 3.5, 4.5)
 """Twice asking, and checking that. Requests of 8 MB are kept for the next one, and those of 200 MB are not."""
 
 IN_BASE64_TIMES_MAX = 2 * 4 / 3 + 0.2
@@ -34,10 +34,10 @@ IN_BASE64_TIMES_MAX = 2 * 4 / 3 + 0.2
 DOCUMENT_BYTES = max(TEXT_BYTES * 3 // 4, 64 * 1024 * 1024)
 """So large a document that neither its window nor the request is kept for the next one."""
 
-IMPORTING_TIMES_MAX = (2.5, 2.5) if IS_SOAK else (2.8, 3.7)
+IMPORTING_TIMES_MAX = (2.5, 2.5) if SOAK else (2.8, 3.7)
 """One large turn, and many: what is recorded in one transaction, 8 MiB of it, counts where there is no more."""
 
-IN_SQLITE_TIMES_MAX = 3.2 if IS_SOAK else 3.7
+IN_SQLITE_TIMES_MAX = 3.2 if SOAK else 3.7
 """SQLite holds a text too while it is read."""
 
 TURN_CHARACTERS = 20_000
@@ -61,7 +61,7 @@ READING = (
     "export large",
 )
 
-REQUESTS = () if IS_SOAK else ("anthropic", "openai")
+REQUESTS = () if SOAK else ("anthropic", "openai")
 """Not tried with a small text: requests of 8 MB are kept for the next one, and those of 200 MB are not."""
 
 WRITING = (
@@ -69,14 +69,14 @@ WRITING = (
     "feed jsonl NEW/lines",
     "prove large -o NEW/proof",
     "evidence large -o NEW/evidence",
-    *(("verify-proof NEW/proof --show",) if IS_SOAK else ()),
+    *(("verify-proof NEW/proof --show",) if SOAK else ()),
 )
 """A proof that is read comes near the bound: of a text of 8 MB, what is read at a time counts. What is not tried with a
 small text is written as others are."""
 
 SEALED = ("context large", "show large", "verify", "prove large -o NEW/proof")
 
-PROVE = f"prove large {'--call' if IS_SOAK else '--thread --call'} -o NEW/proof"
+PROVE = f"prove large {'--call' if SOAK else '--thread --call'} -o NEW/proof"
 """With the thread it would be more than a proof can have: three times 200 MB, in base64 twice."""
 
 PROVING = {

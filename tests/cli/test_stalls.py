@@ -1,6 +1,5 @@
 """A command on a log whose server answers no more, or is gone: it can be stopped at once, and repeats nothing."""
 
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import ServerCommand
 from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
 from tests.servers.postgres import PostgresServer
+from tests.soak import SOAK
 from tests.wires.server import WireServer, stream
 
 from turnlog import TurnLog
@@ -24,7 +24,7 @@ WAITS = "turnlog: waiting for the store's server, or another process that writes
 """What is said while it is waited for."""
 
 STOPS = [("reply", "Ctrl-C thrice"), ("tool", "SIGTERM"), ("question", "Ctrl-C")]
-if os.environ.get("TURNLOG_SOAK") == "1":
+if SOAK:
     STOPS = [(where, how) for where in ("reply", "tool", "question") for how in ("Ctrl-C", "Ctrl-C thrice", "SIGTERM")]
 
 

@@ -4,7 +4,6 @@ Each case is a run on a terminal. What is left of it: no process, a log in which
 repeats nothing in silence. Each takes seconds: without `TURNLOG_SOAK=1` some of them are tried, with it all.
 """
 
-import os
 import signal
 import sys
 import time
@@ -17,6 +16,7 @@ from tests.agent.servers import COMMAND
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import Command
 from tests.cli.terminal import Terminal
+from tests.soak import SOAK
 from tests.wires.server import WireServer, stream, whole
 
 from turnlog import TurnLog
@@ -36,7 +36,6 @@ SIGNALS = {
     "SIGKILL": (-signal.SIGKILL, ""),
 }
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 SOME = SIGNALS if SOAK else ("Ctrl-C", "SIGTERM")
 IN_A_TOOL = (
     [(how, tool) for how in SIGNALS for tool in ("wait", "hang")]

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.soak import SOAK
 
 from turnlog.model import Response, Text, Thinking, content_bytes, parse_content
 from turnlog.providers import Provider, get
 from turnlog.providers.registry import adapter_class
 from turnlog.providers.wire import EventBytes, events_in
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 CUTS = 20
 """Of a long stream so many cuts are tried at its beginning, and as many in the rest; with `TURNLOG_SOAK=1` all."""
 WIRES = ("anthropic", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses")

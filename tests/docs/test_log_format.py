@@ -2,7 +2,6 @@
 
 import hmac
 import json
-import os
 import re
 import shutil
 import sqlite3
@@ -26,6 +25,7 @@ from tests.docs.readers import PAGE, Readers, readers
 from tests.faults import rich_store
 from tests.faults.tampering import FOUND, OUT_OF_REACH, Edit
 from tests.golden import generate, tamper_table
+from tests.soak import SOAK
 
 from turnlog import Text, ToolResult, ToolUse, TurnLog, projections
 from turnlog.audit.notes import NOTE_BYTES_MAX, SIGNATURES_MAX
@@ -52,7 +52,6 @@ from turnlog.store.sqlite import schema
 from turnlog.testing.strategies import json_objects
 
 TEXT = PAGE.read_text(encoding="utf-8")
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 SEEDS = range(1000 if SOAK else 20)
 MIB = 1024 * 1024
 

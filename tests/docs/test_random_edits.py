@@ -1,6 +1,5 @@
 """Edits at random, with all hashes made to fit: the reader of the log format and `verify` agree on each."""
 
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -16,11 +15,11 @@ from tests.docs.test_log_format import verified
 from tests.faults import rich_store
 from tests.faults.hostile import rewrite
 from tests.faults.rich_store import AT
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import TurnlogError
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 SEEDS = range(5000 if SOAK else 150)
 
 VALUES: list[Any] = [None, True, False, 0, 1, -1, 1.0, 2.5, 1 << 64, "", "x", "\0", "main", "gpt.turn", [], ["x"], {}]

@@ -1,15 +1,14 @@
 """Closing a log while it is used: everybody comes to an end, nothing is lost, and the interpreter survives it."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.soak import SOAK
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 ROUNDS = 2000 if SOAK else 60
 WAIT_S = 7200 if SOAK else 240
 

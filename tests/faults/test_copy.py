@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.faults.rich_store import build
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.audit import copying
 from turnlog.audit.notes import Signer
 from turnlog.testing.faults import ProcessFailedError, facts, run_process, workload_content
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 ROUNDS = 100 if SOAK else 2
 """How often a log is copied from its beginning to its end, with kills meanwhile."""
 KILLS_MIN = 6

@@ -1,6 +1,5 @@
 """Damage to the files of a store is found by `verify`, or changed nothing; all that it ever raises is a clear error."""
 
-import os
 import random
 import shutil
 import sqlite3
@@ -12,13 +11,13 @@ import pytest
 from tests.faults.asking import ask_all
 from tests.faults.hostile import payload_file, run_sql_as_it_is
 from tests.faults.rich_store import AT, build
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import CorruptionError, TurnlogError
 from turnlog.store.sqlite.schema import PAGE_BYTES
 from turnlog.testing.faults import facts, flip_bits
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 SEEDS = range(8)
 FLIPS = 2000 if SOAK else 36
 

@@ -18,13 +18,13 @@ import scru128
 from tests.docs.pages import ROOT
 from tests.servers.cutting import CuttingProxy
 from tests.servers.postgres import PostgresServer, _programs, _run, missing
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import StoreBusyError, StoreCutError, StoreOpenError, StoreReadOnlyError, UncertainError
 from turnlog.feeds import CaughtUp
 from turnlog.testing.faults import run_processes
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 ROUNDS = 6 if SOAK else 1
 WRITERS, THREADS, FOLLOWERS = 3, 2, 2
 DATABASE = "talk"

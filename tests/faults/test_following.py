@@ -9,11 +9,11 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.testing.faults import run_processes
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 WRITERS = 4
 TURNS = 5000 if SOAK else 50
 KILLS = 100 if SOAK else 8

@@ -3,7 +3,6 @@
 `test_tamper` has what is found of them. Here it is shown that nothing else comes of them, whatever is in them.
 """
 
-import os
 import random
 import shutil
 import sqlite3
@@ -15,12 +14,12 @@ from tests.faults.asking import ask_all, questions
 from tests.faults.hostile import payload_of, rewrite
 from tests.faults.rich_store import AT, NAMES, build
 from tests.faults.tampering import FOUND, Edit
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import TurnlogError
 from turnlog.testing.faults import facts
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 SEEDS = range(3000 if SOAK else 60)
 READ = [edit for edit in FOUND if edit.kind not in ("index tables", "schema", "engine")]
 

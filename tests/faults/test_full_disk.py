@@ -3,7 +3,6 @@
 Where the disk failed when the append may have been recorded already, the error says so, and the id tells.
 """
 
-import os
 import random
 import resource
 import sqlite3
@@ -14,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import StoreFullError, TurnlogError, UncertainError
 from turnlog.ids import new_id
 from turnlog.testing.faults import run_process
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 KIB = 1024
 
 

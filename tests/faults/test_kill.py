@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.model import content_bytes
@@ -17,7 +18,6 @@ from turnlog.store import WriteTransaction
 from turnlog.store.sqlite.transactions import SQLiteWrite
 from turnlog.testing.faults import Acknowledged, ProcessFailedError, run_and_kill, run_process
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 STORES = 10
 ROUNDS = 500 if SOAK else 22
 

@@ -1,6 +1,5 @@
 """Connections to PostgreSQL that are lost at any moment: appends are recorded once, and reads go on."""
 
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pytest
 from tests.sealed_log import SealsInMemory
 from tests.servers.cutting import Cut, CuttingProxy
 from tests.servers.postgres import PostgresServer
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import StoreBusyError, StoreError, StoreLostError, UncertainError
@@ -28,7 +28,6 @@ from turnlog.ids import new_id
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.wire import Statement, Wire
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 EACH = 1 if SOAK else 3
 """At each so-manieth message it is cut."""
 

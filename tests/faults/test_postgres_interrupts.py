@@ -14,12 +14,12 @@ from time import monotonic, sleep
 import psutil
 import pytest
 from tests.faults.interrupting import at_line, interrupt
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.store import gate, group_commit, waiting
 from turnlog.store.postgres import appending, connections, store, transactions, wire
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 ROUNDS = 60 if SOAK else 6
 EACH = 3 if SOAK else 23
 """At each so-manieth line it is interrupted."""

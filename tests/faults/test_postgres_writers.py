@@ -19,6 +19,7 @@ from time import monotonic, sleep
 import psycopg
 import pytest
 from tests.servers.postgres import PostgresServer
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import StoreBusyError, StoreOpenError
@@ -28,7 +29,6 @@ from turnlog.sources import Sources
 from turnlog.store import WriteTransaction
 from turnlog.testing.faults import run_processes
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 PROCESSES, THREADS, FOLLOWERS = 4, 4, 3
 SECONDS = 90.0 if SOAK else 2.0
 ROUNDS_MIN = 8

@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.events import metadata
@@ -22,7 +23,6 @@ from turnlog.feeds.targets import SQLiteTarget
 from turnlog.store.urls import is_postgres
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 WRITERS = 4
 TURNS = 5000 if SOAK else 60
 KILLS = 200 if SOAK else 12

@@ -12,13 +12,13 @@ import duckdb
 import pytest
 from tests.servers.nats import missing, nats_server
 from tests.servers.receiver import Receiver
+from tests.soak import SOAK
 from tests.unit.feeds.test_sinks_nats import messages
 
 from turnlog import TurnLog
 from turnlog.feeds.sinks import JetStream, JSONLines, ParquetFiles, Sink, Webhook
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 WRITERS = 4
 EVENTS = 5000 if SOAK else 60
 KILLS = 200 if SOAK else 10

@@ -1,6 +1,5 @@
 """Each edit of the tamper matrix is found and named, or shown to be out of reach; and nothing else is ever found."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -8,12 +7,12 @@ import pytest
 from tests.docs.random_logs import fill
 from tests.faults.rich_store import AT, NAMES, build
 from tests.faults.tampering import FOUND, OUT_OF_REACH, Edit
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.audit import VerifyReport
 from turnlog.errors import TurnlogError
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 SEEDS = range(1000) if SOAK else (*range(30), 251)
 """In 251 an export has a call that builds on an erased one."""
 

@@ -5,7 +5,6 @@ test driver advances one connection at a time, from point to point, so that a sc
 same schedules find functions that were made wrong on purpose.
 """
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -16,10 +15,10 @@ import psycopg
 import pytest
 from psycopg import pq
 from tests.servers.postgres import Postgres
+from tests.soak import SOAK
 
 from turnlog.store.postgres.schema import FUNCTIONS, making
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 SCHEDULES = 600 if SOAK else 20
 WRONG_SCHEDULES_MAX = 200
 WRITERS, SETTLERS = 3, 2

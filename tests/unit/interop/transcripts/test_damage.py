@@ -1,7 +1,6 @@
 """What every format of transcripts promises of files that are damaged, and of files that have secrets in them."""
 
 import json
-import os
 import re
 import tempfile
 from collections import Counter
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.soak import SOAK
 from tests.unit.interop.test_claude_code import rich_session
 from tests.unit.interop.transcripts import (
     test_anthropic_export,
@@ -34,7 +34,6 @@ from turnlog.interop import geppetto
 from turnlog.interop.finding import formats_of
 from turnlog.record.findings import Found, Place
 
-SOAK = os.environ.get("TURNLOG_SOAK") == "1"
 EXAMPLES = 5000 if SOAK else 25
 ALIKE_MAX = 5000 if SOAK else 2
 """In so many records of a file a secret is planted in the same field."""

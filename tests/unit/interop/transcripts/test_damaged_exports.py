@@ -1,7 +1,6 @@
 """Data exports of chat services as zips and folders, damaged at random: no traceback, and what goes in is whole."""
 
 import json
-import os
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.soak import SOAK
 from tests.unit.interop.transcripts import test_anthropic_export, test_openai_export
 from tests.unit.interop.transcripts.damage import Sample, damaged, one
 from tests.unit.interop.transcripts.promises import check_damaged, check_importing
@@ -21,7 +21,7 @@ from turnlog.errors import TurnlogError
 from turnlog.interop.finding import find, formats_of
 from turnlog.interop.transcripts import Problem
 
-EXAMPLES = 5000 if os.environ.get("TURNLOG_SOAK") == "1" else 40
+EXAMPLES = 5000 if SOAK else 40
 Files = Mapping[str, bytes]
 
 
