@@ -17,6 +17,7 @@ from tests.unit.feeds.test_sinks_nats import messages
 
 from turnlog import TurnLog
 from turnlog.feeds.sinks import JetStream, JSONLines, ParquetFiles, Sink, Webhook
+from turnlog.feeds.sinks.interface import record_key
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 
 WRITERS = 4
@@ -68,7 +69,7 @@ def _through_kills(url: str, kind: str, destination: str) -> list[str]:
     with TurnLog.open(url) as log:
         [status] = log.feeds.all()
         assert (status.position, status.lag, status.error) == (ALL, 0, None)
-        return [f"{log.id}:{event.global_position}" for event in log.events()]
+        return [record_key(log.id, event) for event in log.events()]
 
 
 @pytest.mark.timeout(7200 if SOAK else 300)
@@ -104,7 +105,7 @@ def test_webhook_gets_each_event(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(7200 if SOAK else 300)
 def test_stream_has_each_event_once(tmp_path: Path) -> None:
-    """It knows them by their ids."""
+    """It knows them by their keys."""
     if reason := missing():
         pytest.skip(reason)
     with nats_server() as server:
@@ -138,7 +139,7 @@ def test_erasing_that_is_killed_is_finished(tmp_path: Path, kind: str) -> None:
         log.erase(turn=turns, reason="asked")
         assert log.finish_erasing() is None
         log.feeds.feed(_sink(kind, folder)).run()
-        expected = [f"{log.id}:{event.global_position}" for event in log.events()]
+        expected = [record_key(log.id, event) for event in log.events()]
     if kind == "jsonl":
         files = sorted((tmp_path / "out").glob("*.jsonl"))
         lines = [json.loads(line) for file in files for line in file.read_bytes().splitlines()]

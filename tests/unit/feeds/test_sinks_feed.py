@@ -6,8 +6,10 @@ import sqlite3
 import stat
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, S
 from turnlog.feeds.sinks import Batch, FeedStates, JSONLines, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.feed import ATTEMPTS, Feed, _Running  # pyright: ignore[reportPrivateUsage]
 from turnlog.feeds.sinks.states import FORGOTTEN
-from turnlog.store import Store
+from turnlog.ids import new_id
+from turnlog.projections import synchronous
+from turnlog.sources import Sources
+from turnlog.store import Store, open_store
 
 
 class Shelf(Sink):
@@ -71,6 +76,11 @@ class Shelf(Sink):
         return [record.position for record in self.records]
 
 
+def spans(shelf: Shelf) -> list[str]:
+    """Return which global positions each batch has, by its key."""
+    return [batch.key.split(":")[1] for batch in shelf.batches]
+
+
 def again(message: str = "busy", retry_after_s: float | None = 0.0) -> SinkError:
     """Return an error that may pass."""
     return SinkError(message, sink="shelf", retryable=True, retry_after_s=retry_after_s)
@@ -118,7 +128,8 @@ def test_all_is_delivered_once(filed: TurnLog) -> None:
     assert shelf.positions == [1, 2, 3]
     fields = shelf.records[1].fields
     assert (fields["id"], fields["global_position"], fields["topic"]) == (turn.id, 2, "gpt.turn")
-    assert (fields["log"], fields["idempotency_key"]) == (filed.id, f"{filed.id}:2")
+    digest = b64decode(turn.digest.removeprefix("sha256-")).hex()
+    assert (fields["log"], fields["idempotency_key"]) == (filed.id, f"{filed.id}:2:{digest[:16]}")
     assert bytes(fields["content"]) == b'[{"type":"text","text":"one"}]'
     assert fields["meta"] == {"role": "user", "head": "main"}
     assert shelf.opened == 0
@@ -133,12 +144,15 @@ def test_empty_log_is_delivered(filed: TurnLog) -> None:
 
 def test_batches_are_bounded(filed: TurnLog) -> None:
     """By events, and by bytes of content; one event may have more."""
-    for text in ("one", "two", "three", "four"):
+    for text in ("one", "two", "three"):
         filed.add_turn(text)
+    last = filed.add_turn("four")
     shelf = Shelf()
     filed.feeds.feed(shelf, batch=2).run()
     assert [len(batch.records) for batch in shelf.batches] == [2, 2, 1]
-    assert [batch.key for batch in shelf.batches] == [f"{filed.id}:{span}" for span in ("1-2", "3-4", "5-5")]
+    assert spans(shelf) == ["1-2", "3-4", "5-5"]
+    digest = b64decode(last.digest.removeprefix("sha256-")).hex()
+    assert shelf.batches[-1].key == f"{filed.id}:5-5:{digest[:16]}"
     small = Shelf()
     small.batch_bytes = 10
     filed.feeds.feed(small, name="small").run()
@@ -217,7 +231,7 @@ def test_what_may_pass_is_tried_again(filed: TurnLog, no_pause: list[float]) -> 
     status = filed.feeds.feed(shelf).run(on_retry=note)
     assert told == ["busy", "still busy"]
     assert (no_pause[0] >= 3.0, no_pause[1]) == (True, 60.0)
-    assert [batch.key for batch in shelf.batches] == [f"{filed.id}:1-2", f"{filed.id}:3-4"]
+    assert spans(shelf) == ["1-2", "3-4"]
     assert (status.error, status.error_time, status.position) == (None, None, 4)
 
 
@@ -284,8 +298,8 @@ def test_batch_of_a_killed_feed_keeps_its_bounds(filed: TurnLog) -> None:
     filed.add_turn("two")
     shelf = Shelf()
     filed.feeds.feed(shelf).run()
-    assert [batch.key for batch in killed.batches] == [f"{filed.id}:1-2"]
-    assert [batch.key for batch in shelf.batches] == [f"{filed.id}:1-2", f"{filed.id}:3-3"]
+    assert [batch.key for batch in shelf.batches[:1]] == [batch.key for batch in killed.batches]
+    assert spans(shelf) == ["1-2", "3-3"]
 
 
 def test_what_is_erased_between_attempts_is_not_delivered(filed: TurnLog, no_pause: list[float]) -> None:
@@ -326,13 +340,32 @@ def test_webhook_of_a_log_that_was_rolled_back_is_told_how_to_go_on(filed: TurnL
     states.save(replace(state, event_id=turns[0].id))
     with pytest.raises(
         StoreCutError,
-        match=r"rolled back.*`turnlog feeds move shelf:here --to POSITION` says where.* forget them first$",
+        match=r"rolled back.*`turnlog feeds move shelf:here --to POSITION` says where.* and it is to put that away$",
     ):
         filed.feeds.feed(Shelf()).run()
     filed.feeds.move("shelf:here", 2)
     shelf = Shelf()
     filed.feeds.feed(shelf).run()
     assert shelf.positions == [3]
+
+
+def test_other_events_in_the_places_of_lost_ones_have_other_keys(tmp_path: Path) -> None:
+    """Also under the same id, as of an interaction that is tried again behind a lost end."""
+    ids = [new_id() for _ in range(2)]
+    shelf = Shelf()
+    for text in ("An answer.", "Another one."):
+        given = iter(ids)
+        own = tmp_path / f"{len(shelf.batches)}.db"
+        with TurnLog(
+            open_store(f"sqlite:///{own}", projections=synchronous()), sources=Sources(new_id=partial(next, given))
+        ) as log:
+            log.add_turn(text)
+            log.feeds.feed(shelf).run()
+    lost, came = shelf.batches
+    assert [record.id for record in lost.records] == [record.id for record in came.records]
+    assert lost.log == came.log
+    assert lost.records[1].key != came.records[1].key
+    assert lost.key != came.key
 
 
 def test_feed_of_another_log_is_not_moved(filed: TurnLog, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tests.servers.tedious import TediousServer, Way
 from turnlog import TurnLog
 from turnlog.errors import MetaError, MissingPackageError, ProviderError, SinkError
 from turnlog.feeds.sinks import OpenTelemetry
+from turnlog.feeds.sinks.interface import record_key
 from turnlog.feeds.sinks.otel import parse_headers
 from turnlog.feeds.sinks.span_content import TEXT_BYTES_MAX
 from turnlog.projections import synchronous
@@ -113,7 +114,7 @@ def test_calls_and_tools_are_spans(filed: TurnLog, receiver: Receiver) -> None:
         "gen_ai.usage.output_tokens": 5,
         "gen_ai.conversation.id": turn.header.stream,
         "turnlog.log.id": filed.id,
-        "turnlog.idempotency_key": f"{filed.id}:{turn.global_position}",
+        "turnlog.idempotency_key": record_key(filed.id, turn),
     }
     assert {name: of_call.get(name) for name in expected} == expected
     of_tool = attributes(added)

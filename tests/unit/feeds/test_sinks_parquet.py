@@ -18,7 +18,7 @@ from tests.docs.pages import ROOT
 from turnlog import ReplyFacts, TurnLog
 from turnlog.errors import MissingPackageError, SinkError
 from turnlog.feeds.sinks import Batch, ParquetFiles
-from turnlog.feeds.sinks.interface import Choice
+from turnlog.feeds.sinks.interface import Choice, record_key
 from turnlog.feeds.sinks.parquet import columns
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.model.pieces import PIECE
@@ -73,7 +73,7 @@ def test_duckdb_reads_it_as_one_table(filed: TurnLog, folder: Path) -> None:
     question, answer = rows
     assert (question[2], question[5]) == ("user", "A question?")
     assert (answer[2], answer[4], answer[5]) == ("assistant", 7, "An answer.")
-    assert answer[1] == f"{filed.id}:{answer[0]}"
+    assert answer[1] == record_key(filed.id, [*filed.events()][answer[0] - 1])
     [(content, meta, cited)] = query(
         folder, "content, meta, list_transform(citations, lambda c: c['as']) FROM events WHERE role = 'assistant'"
     )

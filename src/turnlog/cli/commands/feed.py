@@ -162,7 +162,7 @@ def nats(
     options: FeedOptions = OPTIONS,
     common: Common = COMMON,
 ) -> None:
-    """Publish each event to NATS JetStream, with its id as Nats-Msg-Id, and wait until the stream has it.
+    """Publish each event to NATS JetStream, with its idempotency key as Nats-Msg-Id, and wait until the stream has it.
 
     A token is taken from TURNLOG_NATS_TOKEN, or from the keyring under this name.
 

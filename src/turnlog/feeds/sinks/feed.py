@@ -280,8 +280,8 @@ class Feed:
         elif running.state.log in (None, running.reader.log()):
             hint = (
                 f"`turnlog feeds move {shlex.quote(self.name)} --to POSITION` says where it is to go on, at the last "
-                "event that its receiver has as the log has it; keys above that are those of other events now, and the "
-                "receiver is to forget them first"
+                "event that its receiver has as the log has it; what the receiver has from above that is lost in the "
+                "log, and it is to put that away"
             )
         else:
             hint = "begin a feed of another name"

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct
 
+from turnlog.digest import sri_bytes
 from turnlog.errors import SinkError
 from turnlog.events import Recorded
 from turnlog.model.long_strings import json_pieces
@@ -89,7 +90,7 @@ class SinkRecord(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """The idempotency key: equal for the same event of the same log, however often it is delivered."""
-        return record_key(self.log, self.position)
+        return record_key(self.log, self.recorded)
 
     @property
     def place(self) -> Place:
@@ -114,9 +115,14 @@ class SinkRecord(Struct, frozen=True, kw_only=True):
         yield b"\n"
 
 
-def record_key(log: str, position: int) -> str:
-    """Return the idempotency key of the event at a global position."""
-    return f"{log}:{position}"
+def record_key(log: str, recorded: Recorded) -> str:
+    """Return the idempotency key of an event: another one for what comes to its place in a log that lost its end."""
+    return f"{log}:{recorded.global_position}:{_beginning(recorded.digest)}"
+
+
+def _beginning(digest: str) -> str:
+    """Return the first 8 bytes of a digest, in hexadecimal."""
+    return sri_bytes(digest)[:8].hex()
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -127,6 +133,7 @@ class Batch(Struct, frozen=True, kw_only=True):
         first: the global position from which on the log was looked at.
         last: the one up to which it was.
         event_id: the id of the event at `last`.
+        digest: its digest.
         records: the events that are wanted, in global order; maybe none.
         end: where the log ended.
         choice: what is delivered.
@@ -136,6 +143,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     first: int
     last: int
     event_id: str
+    digest: str
     records: Sequence[SinkRecord]
     end: int
     choice: Choice = Choice()
@@ -143,7 +151,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         """The idempotency key of the batch."""
-        return f"{self.log}:{self.first}-{self.last}"
+        return f"{self.log}:{self.first}-{self.last}:{_beginning(self.digest)}"
 
 
 class Sink(ABC):

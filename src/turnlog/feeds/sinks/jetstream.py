@@ -1,6 +1,7 @@
 """NATS JetStream: one message an event, which the stream takes once. Needs the extra `nats`.
 
-`Nats-Msg-Id` is the id of the event: what is delivered again within the stream's duplicate window is not stored again.
+`Nats-Msg-Id` is the idempotency key of the event: what is delivered again within the stream's duplicate window is not
+stored again.
 """
 
 from __future__ import annotations
@@ -257,8 +258,7 @@ class JetStream(Sink):
 
 def _headers(record: SinkRecord) -> Mapping[str, str]:
     return {
-        "Nats-Msg-Id": record.id,
-        "Turnlog-Key": record.key,
+        "Nats-Msg-Id": record.key,
         "Content-Type": "application/json",
     }
 

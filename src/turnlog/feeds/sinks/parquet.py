@@ -304,13 +304,13 @@ def columns() -> Any:
 
 def _places(file: Any, records: Mapping[int, SinkRecord]) -> list[tuple[int, SinkRecord]]:
     """Return which rows of a file are to be replaced, by their index, and what by."""
-    names = ["global_position", "idempotency_key", "id"]
-    keys = file.read(columns=names)
-    found = zip(*(keys[name].to_pylist() for name in names), strict=True)
+    names = ["global_position", "digest", "id"]
+    rows = file.read(columns=names)
+    found = zip(*(rows[name].to_pylist() for name in names), strict=True)
     return [
         (index, records[position])
-        for index, (position, key, id) in enumerate(found)
-        if position in records and (key, id) == (records[position].key, records[position].id)
+        for index, (position, digest, id) in enumerate(found)
+        if position in records and (digest, id) == (records[position].recorded.digest, records[position].id)
     ]
 
 

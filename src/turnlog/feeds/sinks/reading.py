@@ -101,7 +101,15 @@ class LogReader:
                 raise CorruptionError(
                     f"global position {last:,} is missing in the log: run `turnlog verify`", global_position=last
                 )
-            return Batch(log=identity, first=after + 1, last=last, event_id=at_last.header.id, records=records, end=end)
+            return Batch(
+                log=identity,
+                first=after + 1,
+                last=last,
+                event_id=at_last.header.id,
+                digest=at_last.digest,
+                records=records,
+                end=end,
+            )
 
     def check(self, after: int, event_id: str | None, log: str | None) -> None:
         """Check that a feed can go on from a global position; see `batch`.
@@ -177,7 +185,7 @@ class LogReader:
         has_content = self._reads_content and shown.hash is not None
         payload = transaction.payload(shown) if has_content else None
         fields = {
-            "idempotency_key": record_key(log, recorded.global_position),
+            "idempotency_key": record_key(log, recorded),
             "log": log,
             **event_record(shown),
             "closed": is_closed,

@@ -149,7 +149,7 @@ class Spans:
             "turnlog.turn.id": header.id,
             "turnlog.log.id": batch.log,
             "turnlog.global_position": turn.global_position,
-            "turnlog.idempotency_key": record_key(batch.log, turn.global_position),
+            "turnlog.idempotency_key": record_key(batch.log, turn),
         }
 
     def _error(self, transaction: ReadTransaction, batch: Batch, turn: Recorded, meta: TurnMeta) -> tuple[str, str]:
