@@ -347,7 +347,7 @@ def cut(path: Path) -> None:
     with opened(path) as connection:
         connection.execute("DELETE FROM stored_events WHERE notification_id = ?", (AT["last"],))
         connection.execute("DELETE FROM turn_links WHERE child_stream = ?", (header["id"],))
-        connection.execute("UPDATE bookmarks SET turn_id = ?1, moved_by = ?1 WHERE name = 'main'", (parent,))
+        connection.execute("UPDATE bookmarks SET turn_id = ?, moved_by = ? WHERE name = 'main'", (parent, parent))
 
 
 def older_copy(path: Path) -> None:
