@@ -277,7 +277,7 @@ class AsyncTurnLog(Part[TurnLog]):
     event = reads(TurnLog.event)
     ancestry = reads(TurnLog.ancestry)
     children = reads(TurnLog.children)
-    latest = reads(TurnLog.latest)
+    latest = waits(TurnLog.latest)
     thread = reads(TurnLog.thread)
     turn_count = reads(TurnLog.turn_count)
     threads = reads(TurnLog.threads)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from os import PathLike
@@ -28,6 +28,7 @@ from turnlog.errors import (
     UnknownTurnError,
 )
 from turnlog.events import TURN, Recorded, Seals
+from turnlog.events.times import check_times, is_between
 from turnlog.hurry import HURRY
 from turnlog.ids import parse_id
 from turnlog.model import (
@@ -43,7 +44,7 @@ from turnlog.model import (
 )
 from turnlog.model.plain import check_one_of
 from turnlog.projections import Thread
-from turnlog.projections.bookmarks import AFTER_ALL, all_bookmarks
+from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.threads import count_threads, count_turns, latest_threads
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
@@ -571,28 +572,47 @@ class TurnLog:
             return [turn_of(recorded) for recorded in children(transaction, find_turn(transaction, headish))]
 
     def latest(
-        self, limit: int | None, headish: str | None = None, *, wanted: Callable[[Turn], bool] | None = None
+        self,
+        limit: int | None,
+        headish: str | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        wanted: Callable[[Turn], bool] | None = None,
+        progress: Progress | None = None,
     ) -> list[Turn]:
         """Return the turns that were recorded last, in global order; all of them where there are no more than `limit`.
 
         The log is read from its end, as far as it takes to find so many. Of a thread, the last turn of each of its
-        branches is read too.
+        branches is read too. Of a long log the turns of a time are found by a projection, `times`, which is brought up
+        to date; where it cannot be, all turns are looked at.
 
         Args:
             limit: how many; None for all.
             headish: a turn or bookmark: only turns of the threads that it belongs to, as `thread` returns them.
+            since: only turns that were said at that time or later.
+            until: only turns that were said before that time.
             wanted: only turns of which this is true.
+            progress: told now and then while the projection is brought up to date.
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: a time says no zone.
         """
+        check_times(since=since, until=until)
+        is_timed = since is not None or until is not None
+        spans = projections.ANYWHERE
+        if is_timed and headish is None:
+            spans = self.feeds.said_between(since, until, progress=progress)
         with self.store.read() as transaction:
             if headish is None:
-                found = transaction.log_backwards(AFTER_ALL, topics=(TURN,))
+                found = projections.turns_within(transaction, spans)
             else:
                 head = find_turn(transaction, headish).header
                 found = projections.turns_backwards(transaction, head.stream, head.position)
             turns = map(turn_of, found)
+            if is_timed:
+                turns = (turn for turn in turns if is_between(turn.said_at, since, until))
             fitting = turns if wanted is None else filter(wanted, turns)
             return list(islice(fitting, _bounded(limit)))[::-1]
 

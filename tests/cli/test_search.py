@@ -117,7 +117,7 @@ def test_the_total_of_usage_is_on_the_screen(turnlog: Command, by: str) -> None:
 
 def test_projections_tell_how_they_are_doing(talk: Command) -> None:
     """Not built, behind, up to date, paused; and go on once the event is skipped."""
-    assert talk.ok("projections", "status").text.count("not built yet") == 3
+    assert talk.ok("projections", "status").text.count("not built yet") == 4
     assert talk.ok("projections", "run", "search").text.split()[-3:] == ["up", "to", "date"]
     talk.ok("add", "more")
     assert "1 event behind" in talk.ok("projections", "status").text
@@ -133,7 +133,7 @@ def test_projections_tell_how_they_are_doing(talk: Command) -> None:
     assert talk("projections", "status").status == 0
     assert "not paused" in talk.refused("projections", "skip", "search", "--reason", "x")
     assert "no projection 'nope'" in talk.refused("projections", "run", "nope")
-    known = "'turn index', 'thread index', 'bookmark heads', 'merkle tree', 'search', 'usage', 'tools'"
+    known = "'turn index', 'thread index', 'bookmark heads', 'merkle tree', 'search', 'usage', 'tools', 'times'"
     assert talk.refused("projections", "rebuild", "search", "nope") == f"no projection 'nope' (one of {known})"
 
 

@@ -14,6 +14,7 @@ from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
 from turnlog.cli.text import UNITS_S
 from turnlog.cli.usage import options
+from turnlog.events.times import is_between
 from turnlog.log import TurnLog
 from turnlog.projections import Bookmark, Thread
 from turnlog.turn import Turn
@@ -91,14 +92,13 @@ class ListOptions:
             raise UsageError(f"--limit must be at least 1, got {self.limit}")
         self.times()
 
-    def times(self) -> tuple[datetime, datetime]:
-        """Return from when to when.
+    def times(self) -> tuple[datetime | None, datetime | None]:
+        """Return from when to when; None where that is not given.
 
         Raises:
             UsageError: a time is none, or nothing can be between the two.
         """
-        since, until = parse_span(self.since, self.until)
-        return since or datetime.min.replace(tzinfo=UTC), until or datetime.max.replace(tzinfo=UTC)
+        return parse_span(self.since, self.until)
 
     def latest(self, found: Sequence[T]) -> list[T]:
         """Return the last ones of what stands in its order, as many as are wanted."""
@@ -121,7 +121,7 @@ class TurnFilter(ListOptions):
     @property
     def takes_all(self) -> bool:
         """Whether every turn fits, so that the latest ones are those that were recorded last."""
-        return self.bookmark is None and self.wanted() is None
+        return self.bookmark is None and self.fits() is None
 
     @property
     def is_all(self) -> bool:
@@ -134,19 +134,26 @@ class TurnFilter(ListOptions):
             return None
         return {each.turn for each in log.bookmarks.all() if fnmatchcase(each.name, self.bookmark)}
 
-    def wanted(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
+    def wanted(self) -> Callable[[Turn], bool] | None:
+        """Return what tells whether a turn is wanted, whenever it was said; None where each is."""
+        if self.role is None and self.model is None:
+            return None
+        return lambda turn: _is_said_by(turn, self.role, self.model)
+
+    def fits(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
         """Return what tells whether a turn is wanted, of some turns or of all; None where each of all is.
 
         Raises:
             UsageError: a time is none.
         """
-        if heads is None and all(each is None for each in (self.role, self.model, self.since, self.until)):
-            return None
         since, until = self.times()
+        wanted = self.wanted()
+        if heads is None and since is None and until is None:
+            return wanted
         return lambda turn: (
             (heads is None or turn.id in heads)
-            and since <= turn.said_at < until
-            and _is_said_by(turn, self.role, self.model)
+            and is_between(turn.said_at, since, until)
+            and (wanted is None or wanted(turn))
         )
 
     def of(self, turns: Sequence[Turn], log: TurnLog) -> list[Turn]:
@@ -155,7 +162,7 @@ class TurnFilter(ListOptions):
         Raises:
             UsageError: a time is none.
         """
-        return list(filter(self.wanted(self.heads(log)) or bool, turns))
+        return list(filter(self.fits(self.heads(log)) or bool, turns))
 
 
 def _is_said_by(turn: Turn, role: str | None, model: str | None) -> bool:
@@ -181,7 +188,7 @@ class BookmarkFilter(TurnFilter):
         Raises:
             UsageError: a time is none.
         """
-        fits = self.wanted() or bool
+        fits = self.fits() or bool
         wanted = [
             each
             for each in bookmarks
@@ -236,7 +243,7 @@ class ThreadFilter(ListOptions):
         return log.threads(
             self.limit,
             among=lambda thread: (
-                since <= datetime.fromisoformat(thread.last) < until
+                is_between(datetime.fromisoformat(thread.last), since, until)
                 and (self.bookmark is None or any(fnmatchcase(name, self.bookmark) for name in thread.bookmarks))
             ),
             wanted=self.wanted(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from turnlog.errors import MetaError
 from turnlog.model import Origin, TurnMeta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,6 +29,22 @@ def said_at(meta: TurnMeta, ms: int) -> datetime:
     """Return when a turn was said: for an imported one as its source says, else when it was recorded."""
     said = parse_time(meta.origin.timestamp) if isinstance(meta.origin, Origin) else None
     return time_of(ms) if said is None else said
+
+
+def is_between(time: datetime, since: datetime | None, until: datetime | None) -> bool:
+    """Tell whether a time is not before one and before another, as far as these are given."""
+    return (since is None or since <= time) and (until is None or time < until)
+
+
+def check_times(**times: object) -> None:
+    """Refuse times that say no zone, and what is none; None is fine.
+
+    Raises:
+        MetaError: one of them is such a one.
+    """
+    for name, time in times.items():
+        if time is not None and (not isinstance(time, datetime) or time.utcoffset() is None):
+            raise MetaError(f"{name}: give a datetime with a time zone, got {time!r}", field=name)
 
 
 def parse_time(timestamp: object) -> datetime | None:

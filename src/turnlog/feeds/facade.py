@@ -22,13 +22,18 @@ from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
 from turnlog.feeds.search import Filter, Found, Search, SearchView, terms_of
 from turnlog.feeds.targets import SQLiteTarget, Target
+from turnlog.feeds.times import INDEXED_EVENTS, TimesSaid, said_between
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
 from turnlog.projections.threads import thread_runs
+from turnlog.projections.turns import ANYWHERE
 from turnlog.record import find_turn
 from turnlog.record.fields import check_type
 from turnlog.store import Store, parse_url
+from turnlog.store.telling import logger
 from turnlog.store.urls import is_postgres
+
+_log = logger("turnlog.feeds")
 
 SUFFIX = "-projections"
 """What the name of the file beside a store adds to that of the store, which has the projections of every log."""
@@ -53,10 +58,10 @@ class _Home(NamedTuple):
 class Feeds:
     """What is made of a log beside it. Safe to use from many threads.
 
-    Search, usage and tool activity are built when they are first asked for, and brought up to date each time. Their
-    tables are in a file beside the store (`log.db-projections`), which may be removed: it is built again. Of a log on a
-    PostgreSQL server they are in a schema beside its own (`turnlog_projections`), which only its owner can use; for
-    others, and on a standby, they are in a file in the user's cache folder.
+    Search, usage, tool activity and times are built when they are first asked for, and brought up to date each time.
+    Their tables are in a file beside the store (`log.db-projections`), which may be removed: it is built again. Of a
+    log on a PostgreSQL server they are in a schema beside its own (`turnlog_projections`), which only its owner can
+    use; for others, and on a standby, they are in a file in the user's cache folder.
 
     Attributes:
         store: the store.
@@ -72,7 +77,7 @@ class Feeds:
     @property
     def projections(self) -> tuple[Projection, ...]:
         """The projections that every log can have."""
-        return (self._home.search, UsageOfTurns(), ToolActivity())
+        return (self._home.search, UsageOfTurns(), ToolActivity(), TimesSaid())
 
     @property
     def target(self) -> SQLiteTarget | PostgresTarget:
@@ -191,6 +196,29 @@ class Feeds:
         """Return how many turns are not found because they are sealed."""
         with self.target.reader() as db:
             return self._home.view(db).sealed()
+
+    def said_between(
+        self, since: datetime | None, until: datetime | None, *, progress: Progress | None = None
+    ) -> tuple[range, ...]:
+        """Return global positions among which all turns are that were said in a time, the last ones first.
+
+        They are all positions of a short log, and where what finds them cannot be brought up to date.
+
+        Args:
+            since: the turns were said at that time or later.
+            until: they were said before that time.
+            progress: told now and then while the projection is brought up to date.
+        """
+        with self.store.read() as transaction:
+            if transaction.log_end() < INDEXED_EVENTS:
+                return ANYWHERE
+        try:
+            folded = self._bring_up(TimesSaid.name, progress).position
+            with self.target.reader() as db:
+                return said_between(db, since, until, folded)
+        except StoreError as error:
+            _log.info("all turns are looked at: %s", error)
+            return ANYWHERE
 
     def usage(self, by: By = "day", *, progress: Progress | None = None) -> list[UsageSum]:
         """Return the tokens that replies took, by day (UTC), model, provider, thread or bookmark.
@@ -370,7 +398,7 @@ class Feeds:
             self._home.target.close()
         self._words.close()
 
-    def _bring_up(self, name: str, progress: Progress | None) -> None:
+    def _bring_up(self, name: str, progress: Progress | None) -> Status:
         [status] = self.run([name], progress=progress)
         if status.paused_event is not None:
             raise StoreError(
@@ -379,6 +407,7 @@ class Feeds:
             )
         if status.error is not None:
             raise StoreError(status.error)
+        return status
 
 
 def _named(folder: Path, what: str, suffix: str) -> Path:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError, MetaError
 from turnlog.events import TURN, turn_meta
-from turnlog.events.times import ms_of, said_at, time_of
+from turnlog.events.times import check_times, ms_of, said_at, time_of
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.feeds.words import (
@@ -237,9 +237,7 @@ class Filter(Struct, frozen=True, kw_only=True):
             check_role(self.role)
         if self.model is not None:
             check_type(self.model, str, "model")
-        for name in ("since", "until"):
-            if getattr(self, name) is not None:
-                check_type(getattr(self, name), datetime, name)
+        check_times(since=self.since, until=self.until)
         check_type(self.newest, bool, "newest")
         if type(self.limit) is not int or not 1 <= self.limit <= LIMIT_MAX:
             raise MetaError(f"limit: give a number from 1 to {LIMIT_MAX:,}, got {self.limit!r}", field="limit")

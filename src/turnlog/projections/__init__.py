@@ -4,7 +4,7 @@ from turnlog.projections.bookmarks import Bookmark, BookmarkHeads, MovedBookmark
 from turnlog.projections.checkpoints import CHECKPOINTS
 from turnlog.projections.threads import Thread, ThreadIndex, thread_size, thread_turns, turns_backwards
 from turnlog.projections.tree import TREE
-from turnlog.projections.turns import TurnIndex
+from turnlog.projections.turns import ANYWHERE, TurnIndex, turns_within
 from turnlog.store import SideTables, SyncProjection
 
 
@@ -19,6 +19,7 @@ def synchronous() -> list[SyncProjection]:
 
 
 __all__ = [
+    "ANYWHERE",
     "Bookmark",
     "BookmarkHeads",
     "MovedBookmark",
@@ -30,4 +31,5 @@ __all__ = [
     "thread_size",
     "thread_turns",
     "turns_backwards",
+    "turns_within",
 ]

@@ -14,6 +14,7 @@ from msgspec import Struct
 from turnlog.errors import CorruptionError
 from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, may_name_head, meta_of, named_head
 from turnlog.model import BookmarkMeta
+from turnlog.projections.turns import AFTER_ALL
 from turnlog.store import FoldTransaction, ReadTransaction, SQLRow, SQLTransaction, SyncProjection, WriteTransaction
 from turnlog.store.sealing import checked_seals
 
@@ -24,8 +25,6 @@ _MARK, _AFTER_MARK = "\x1f", "\x20"
 """What a tag in the table begins with. No name has it: names are printable."""
 
 _COLUMNS = "name, turn_id, moved_by"
-AFTER_ALL = (1 << 63) - 1
-"""No global position is above it."""
 
 _public = msgspec.json.Decoder(dict[str, Any])
 

@@ -6,6 +6,7 @@ forks and of the further parents of merges. An append to the end of a thread wri
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -13,6 +14,12 @@ import msgspec
 from turnlog.errors import CorruptionError
 from turnlog.events import TURN, Recorded
 from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
+
+AFTER_ALL = (1 << 63) - 1
+"""A global position behind all that there are."""
+
+ANYWHERE = (range(1, AFTER_ALL),)
+"""All global positions."""
 
 
 class TurnIndex(SyncProjection):
@@ -85,3 +92,12 @@ def is_leaf(transaction: ReadTransaction, stream: str, position: int) -> bool:
     hidden = transaction.unsettled().values()
     links = find_links(transaction, condition, stream, position) if hidden else ()
     return bool(hidden) and all((link.child_stream, link.child_position) in hidden for link in links)
+
+
+def turns_within(transaction: ReadTransaction, spans: Sequence[range]) -> Iterator[Recorded]:
+    """Iterate over the turns at some global positions, the last one first; the spans come in that order too."""
+    for span in spans:
+        for turn in transaction.log_backwards(span.stop, topics=(TURN,)):
+            if turn.global_position < span.start:
+                break
+            yield turn

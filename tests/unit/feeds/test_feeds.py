@@ -7,6 +7,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from turnlog.errors import MetaError, StoreError, UnknownTurnError
 from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.search import Search, terms_of, words_of
 from turnlog.feeds.usage import TOKENS_MAX, UsageSum
-from turnlog.model import Usage
+from turnlog.model import Origin, Usage
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])
@@ -307,6 +308,109 @@ def test_sealed_turns_are_not_indexed(tmp_path: Path) -> None:
     assert b"main" not in raw.replace(b"main\x00", b"")
 
 
+# --------------------------------------------------------------------------------------------------------------- times
+
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+SOONER_OR_LATER = ["2026-01-09", "2026-01-03T12:00:00.000500+00:00", "2019-05-05", "2031-01-01", "no time", None]
+
+
+@pytest.fixture
+def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a log of any length have its turns found by time."""
+    monkeypatch.setattr("turnlog.feeds.facade.INDEXED_EVENTS", 0)
+
+
+def of_a_time(log: TurnLog) -> list[str]:
+    """Record turns of all sorts of times, and return their ids."""
+    origins = [
+        at and Origin(format="ours", ids=[str(number)], timestamp=at) for number, at in enumerate(SOONER_OR_LATER)
+    ]
+    return [log.add_turn(f"turn {number}", origin=origin).id for number, origin in enumerate(origins)]
+
+
+def times(log: TurnLog) -> list[datetime]:
+    """Return times around those of the turns."""
+    said = {turn.said_at for turn in log.latest(None)}
+    return sorted(time + timedelta(microseconds=beside) for time in said for beside in (-1, 0, 1))
+
+
+def check_times(log: TurnLog) -> None:
+    """See that turns of a time are found as they are where all are looked at."""
+    turns = log.latest(None)
+    bounds = times(log)
+    one = [(since, None) for since in bounds] + [(None, until) for until in bounds]
+    for since, until in [*one, *zip(bounds, bounds[4:], strict=False)]:
+        among = [
+            turn
+            for turn in turns
+            if (since is None or since <= turn.said_at) and (until is None or turn.said_at < until)
+        ]
+        assert log.latest(None, since=since, until=until) == among
+        assert log.latest(2, since=since, until=until) == among[-2:]
+
+
+@pytest.mark.usefixtures("indexed")
+def test_turns_of_a_time_are_found(log: TurnLog) -> None:
+    """Whatever time their source says: in whatever order, what came since too, and what was erased."""
+    ids = of_a_time(log)
+    check_times(log)
+    log.add_turn("later")
+    check_times(log)
+    log.erase(turn=ids[:2], reason="asked")
+    check_times(log)
+    assert [turn.id for turn in log.latest(9, until=datetime(2020, 1, 1, tzinfo=UTC))] == [ids[2]]
+
+
+@pytest.mark.usefixtures("indexed")
+def test_turns_of_a_time_are_found_without_reading_the_others(log: TurnLog) -> None:
+    """Those between the first and the last of the time are looked at, and what came since the index was asked."""
+    ids = of_a_time(log)
+    spans = log.feeds.said_between(DAY, DAY + timedelta(days=30))
+    first, second = (log.turn(id).global_position for id in ids[:2])
+    end = log.turn(ids[-1]).global_position
+    assert [(span.start, span.stop) for span in spans] == [(end + 1, (1 << 63) - 1), (first, second + 1)]
+    assert [span.start for span in log.feeds.said_between(datetime(2040, 1, 1, tzinfo=UTC), None)] == [end + 1]
+
+
+def test_short_log_has_every_turn_looked_at(tmp_path: Path) -> None:
+    """No file is made beside it."""
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        of_a_time(log)
+        check_times(log)
+    assert not (tmp_path / "log.db-projections").exists()
+
+
+@pytest.mark.usefixtures("indexed")
+def test_turns_of_a_time_are_found_where_there_can_be_no_index(tmp_path: Path) -> None:
+    """Every one is looked at then."""
+    (tmp_path / "log.db-projections").mkdir()
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        of_a_time(log)
+        check_times(log)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_sealed_turns_of_a_time_are_found(tmp_path: Path) -> None:
+    """The index does not know when they were said: it is not sealed."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}", seals=seals_in(tmp_path / "keys")) as log:
+        log.seal()
+        of_a_time(log)
+        check_times(log)
+        with log.feeds.target.reader() as db:
+            assert {time for (time,) in db.execute("SELECT time_ms FROM times_said").fetchall()} == {None}
+
+
+@pytest.mark.parametrize("name", ["since", "until"])
+@pytest.mark.parametrize("wrong", [datetime(2026, 1, 1), "2026-01-01"])  # noqa: DTZ001 - it is refused
+def test_times_without_a_zone_are_refused(filed: TurnLog, name: str, wrong: Any) -> None:
+    """Nobody knows when they are."""
+    for method in (partial(filed.latest, 1), partial(filed.feeds.search, "word")):
+        with pytest.raises(MetaError, match=f"^{name}: give a datetime with a time zone, got "):
+            method(**{name: wrong})
+
+
 # --------------------------------------------------------------------------------------------------------------- usage
 
 
@@ -450,7 +554,7 @@ def test_rebuilding_gives_what_folding_gave(tmp_path: Path) -> None:
 
 
 def _tables(db: sqlite3.Cursor) -> dict[str, list[Any]]:
-    names = ("search_turns", "search_sealed", "usage_turns", "tool_calls", "tool_results")
+    names = ("search_turns", "search_sealed", "usage_turns", "tool_calls", "tool_results", "times_said")
     return {name: db.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in names} | {
         "words": db.execute("SELECT rowid FROM search_words WHERE search_words MATCH 'words' ORDER BY rowid").fetchall()
     }

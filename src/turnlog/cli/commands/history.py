@@ -268,8 +268,15 @@ def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bo
         wanted = which.of(sorted(turns, key=lambda turn: turn.global_position), log)
         shown = which.latest(wanted)
         return shown, count(len(wanted) - len(shown), "earlier turn") if len(shown) < len(wanted) else ""
-    limit = which.limit
-    found = log.latest(None if limit is None else limit + 1, headish, wanted=which.wanted())
+    more = None if which.limit is None else which.limit + 1
+    since, until = which.times()
+    if since is None and until is None:
+        found = log.latest(more, headish, wanted=which.wanted())
+    else:
+        from turnlog.cli.progress import progress_bar  # noqa: PLC0415 - with it comes much that few listings need
+
+        with progress_bar("indexing") as progress:
+            found = log.latest(more, headish, since=since, until=until, wanted=which.wanted(), progress=progress)
     shown = which.latest(found)
     if len(shown) == len(found):
         return shown, ""
