@@ -280,7 +280,7 @@ class AsyncTurnLog(Part[TurnLog]):
     latest = waits(TurnLog.latest)
     thread = reads(TurnLog.thread)
     turn_count = reads(TurnLog.turn_count)
-    threads = reads(TurnLog.threads)
+    threads = waits(TurnLog.threads)
     content = reads(TurnLog.content)
     text = reads(TurnLog.text)
     payload = reads(TurnLog.payload)

@@ -599,20 +599,14 @@ class TurnLog:
             UnknownTurnError: there is no such turn.
             MetaError: a time says no zone.
         """
-        check_times(since=since, until=until)
-        is_timed = since is not None or until is not None
-        spans = projections.ANYWHERE
-        if is_timed and headish is None:
-            spans = self.feeds.said_between(since, until, progress=progress)
+        spans = self._spans(since, until, progress) if headish is None else None
         with self.store.read() as transaction:
             if headish is None:
-                found = projections.turns_within(transaction, spans)
+                found = projections.turns_within(transaction, spans or projections.ANYWHERE)
             else:
                 head = find_turn(transaction, headish).header
                 found = projections.turns_backwards(transaction, head.stream, head.position)
-            turns = map(turn_of, found)
-            if is_timed:
-                turns = (turn for turn in turns if is_between(turn.said_at, since, until))
+            turns = (turn for turn in map(turn_of, found) if is_between(turn.said_at, since, until))
             fitting = turns if wanted is None else filter(wanted, turns)
             return list(islice(fitting, _bounded(limit)))[::-1]
 
@@ -642,24 +636,48 @@ class TurnLog:
         self,
         limit: int | None = None,
         *,
+        since: datetime | None = None,
+        until: datetime | None = None,
         among: Callable[[Thread], bool] | None = None,
         wanted: Callable[[Turn], bool] | None = None,
+        progress: Progress | None = None,
     ) -> list[Thread]:
         """Return the threads with the latest activity, the latest one last.
 
+        A few are found by the last turns of the log, and those of a time as `latest` finds turns of a time.
+
         Args:
             limit: how many; None for all.
+            since: only threads whose last turn was said at that time or later.
+            until: only threads whose last turn was said before that time.
             among: only threads of which this is true.
             wanted: only threads with a turn of which this is true. The turns of one thread after the other are read
                 for it, each from its end, as far as it takes.
+            progress: told now and then while the projection is brought up to date.
+
+        Raises:
+            MetaError: a time says no zone.
         """
+        spans = self._spans(since, until, progress)
         with self.store.read() as transaction:
             return latest_threads(
                 transaction,
                 _bounded(limit),
-                among=among,
+                among=lambda thread: (
+                    is_between(datetime.fromisoformat(thread.last), since, until) and (among is None or among(thread))
+                ),
                 fits=None if wanted is None else partial(_is_wanted, wanted),
+                spans=spans,
             )
+
+    def _spans(
+        self, since: datetime | None, until: datetime | None, progress: Progress | None
+    ) -> tuple[range, ...] | None:
+        """Return where the turns are that were said in a time; None where that may be anywhere."""
+        check_times(since=since, until=until)
+        if since is None and until is None:
+            return None
+        return self.feeds.said_between(since, until, progress=progress)
 
     def content(self, turn: Turn | str) -> list[Block]:
         """Return what a turn says, as content blocks; a document is one block.

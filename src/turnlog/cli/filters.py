@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
+from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import UNITS_S
 from turnlog.cli.usage import options
 from turnlog.events.times import is_between
@@ -240,11 +241,13 @@ class ThreadFilter(ListOptions):
             UsageError: a time is none.
         """
         since, until = self.times()
-        return log.threads(
-            self.limit,
-            among=lambda thread: (
-                is_between(datetime.fromisoformat(thread.last), since, until)
-                and (self.bookmark is None or any(fnmatchcase(name, self.bookmark) for name in thread.bookmarks))
-            ),
-            wanted=self.wanted(),
-        )
+        named = self.bookmark
+        with progress_bar("indexing") as progress:
+            return log.threads(
+                self.limit,
+                since=since,
+                until=until,
+                among=lambda thread: named is None or any(fnmatchcase(name, named) for name in thread.bookmarks),
+                wanted=self.wanted(),
+                progress=progress,
+            )

@@ -7,9 +7,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from time import monotonic
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
 _UPDATE_S = 0.05
 """The bar is told of progress no more often than that: some work reports each event."""
 
@@ -20,6 +17,16 @@ def progress_bar(what: str) -> Generator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
+    # What a bar takes is imported where there is one: most commands are done before it could be seen.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)

@@ -26,7 +26,6 @@ from turnlog.feeds.times import INDEXED_EVENTS, TimesSaid, said_between
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
 from turnlog.projections.threads import thread_runs
-from turnlog.projections.turns import ANYWHERE
 from turnlog.record import find_turn
 from turnlog.record.fields import check_type
 from turnlog.store import Store, parse_url
@@ -199,10 +198,10 @@ class Feeds:
 
     def said_between(
         self, since: datetime | None, until: datetime | None, *, progress: Progress | None = None
-    ) -> tuple[range, ...]:
+    ) -> tuple[range, ...] | None:
         """Return global positions among which all turns are that were said in a time, the last ones first.
 
-        They are all positions of a short log, and where what finds them cannot be brought up to date.
+        It is None, for all positions, of a short log, and where what finds them cannot be brought up to date.
 
         Args:
             since: the turns were said at that time or later.
@@ -211,14 +210,14 @@ class Feeds:
         """
         with self.store.read() as transaction:
             if transaction.log_end() < INDEXED_EVENTS:
-                return ANYWHERE
+                return None
         try:
             folded = self._bring_up(TimesSaid.name, progress).position
             with self.target.reader() as db:
                 return said_between(db, since, until, folded)
         except StoreError as error:
             _log.info("all turns are looked at: %s", error)
-            return ANYWHERE
+            return None
 
     def usage(self, by: By = "day", *, progress: Progress | None = None) -> list[UsageSum]:
         """Return the tokens that replies took, by day (UTC), model, provider, thread or bookmark.

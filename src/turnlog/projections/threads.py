@@ -16,7 +16,7 @@ from turnlog.events import TURN, Recorded, turn_meta
 from turnlog.events.form import gap
 from turnlog.events.times import said_at
 from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.turns import Link, find_links, is_leaf
+from turnlog.projections.turns import ANYWHERE, Link, find_links, is_leaf, turns_within
 from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
 
 POSITION_MAX = (1 << 63) - 1
@@ -24,6 +24,9 @@ POSITION_MAX = (1 << 63) - 1
 
 _PAGE_TURNS = 256
 """So many turns of a stream are read at once, where they are read backwards."""
+
+_LOOKED_AT_MAX = 10_000
+"""So many turns are looked at for a few threads, before all threads are: that takes a twentieth of a second."""
 
 
 class Thread(Struct, frozen=True, kw_only=True):
@@ -106,8 +109,11 @@ def latest_threads(
     *,
     among: Callable[[Thread], bool] | None = None,
     fits: Callable[[Recorded], bool] | None = None,
+    spans: Sequence[range] | None = None,
 ) -> list[Thread]:
     """Return the threads with the latest activity, the latest one last.
+
+    A few are found by the last turns of the log. Where these are of fewer threads, all threads are looked at.
 
     Args:
         transaction: where they are read.
@@ -115,38 +121,99 @@ def latest_threads(
         among: only threads of which this is true.
         fits: only threads with a turn of which this is true. Turns are read from their ends, each once, and no more
             of them than it takes.
+        spans: global positions among which the last turns of all these threads are, the last ones first. Threads with
+            other turns there are given to `among` too.
     """
-    names: dict[str, list[str]] = {}
-    for bookmark in all_bookmarks(transaction):
-        turn = transaction.event(bookmark.turn)
-        for thread in threads_of(transaction, turn.header.stream, turn.header.position) if turn else ():
-            names.setdefault(thread, []).append(bookmark.name)
-    links: dict[str, list[Link]] = {}
-    unsettled = transaction.unsettled()
-    hidden = set(unsettled.values())
-    for link in find_links(transaction, "TRUE"):
-        if (link.child_stream, link.child_position) in hidden:
-            continue
-        links.setdefault(link.parent_stream, []).append(link)
-
-    def links_from(stream: str, position: int) -> Iterable[Link]:
-        return (link for link in links.get(stream, ()) if link.parent_position >= position)
-
-    def runs(thread: str) -> dict[str, int]:
-        return _runs([thread], links_from)
-
-    ends = _Ends(transaction)
-    every = [
-        _thread(transaction, thread, runs(thread), ends, names.get(thread, ()))
-        for (thread,) in transaction.rows("SELECT thread FROM threads")
-        if thread not in unsettled
-    ]
-    every.sort(key=lambda thread: thread.last_position)
-    found = filter(among, reversed(every))
+    threads = _Threads(transaction)
+    if spans is not None:
+        every = threads.at(spans)
+    elif limit is not None:
+        every = chain(threads.at(ANYWHERE, turns_max=_LOOKED_AT_MAX), threads.others())
+    else:
+        every = threads.others()
+    found = filter(among, every)
     if fits is not None:
-        fitting = _Fitting(transaction, ends, fits)
-        found = (thread for thread in found if any(fitting.is_in(*run) for run in runs(thread.id).items()))
+        fitting = _Fitting(transaction, threads.ends, fits)
+        found = (thread for thread in found if any(fitting.is_in(*run) for run in threads.runs(thread.id).items()))
     return list(islice(found, limit))[::-1]
+
+
+class _Threads:
+    """The threads of a snapshot, the one with the latest activity first. None is made twice.
+
+    Attributes:
+        ends: the last turns of their streams.
+    """
+
+    def __init__(self, transaction: ReadTransaction) -> None:
+        self._transaction = transaction
+        self.ends = _Ends(transaction)
+        self._unsettled = transaction.unsettled()
+        self._hidden = set(self._unsettled.values())
+        self._names: dict[str, list[tuple[int, str]]] = {}
+        """Position and name of each bookmark, by stream."""
+        for bookmark in all_bookmarks(transaction):
+            if (place := transaction.place(bookmark.turn)) is not None:
+                self._names.setdefault(place[0], []).append((place[1], bookmark.name))
+        self._links: dict[str, list[Link]] | None = None
+        """What continues each stream, once it was read for all."""
+        self._seen: set[str] = set()
+
+    def at(self, spans: Sequence[range], *, turns_max: int | None = None) -> Iterator[Thread]:
+        """Iterate over the threads that have a turn at some global positions, by the last one of these.
+
+        What belongs to a thread of a turn belongs to it from there on: of each stream the last of its turns tells.
+        """
+        streams: set[str] = set()
+        for turn in islice(turns_within(self._transaction, spans), turns_max):
+            stream = turn.header.stream
+            if stream not in streams:
+                streams.add(stream)
+                for thread in reversed(threads_of(self._transaction, stream, turn.header.position)):
+                    if thread not in self._seen and thread not in self._unsettled:
+                        self._seen.add(thread)
+                        yield self._thread(thread)
+
+    def others(self) -> Iterator[Thread]:
+        """Iterate over the threads that were not given yet."""
+        rows = self._transaction.rows("SELECT thread FROM threads")
+        ids = [thread for (thread,) in rows if thread not in self._seen and thread not in self._unsettled]
+        if not ids:
+            return
+        self._links = {}
+        for link in find_links(self._transaction, "TRUE"):
+            self._links.setdefault(link.parent_stream, []).append(link)
+        yield from sorted(map(self._thread, ids), key=lambda thread: thread.last_position)[::-1]
+
+    def runs(self, thread: str) -> dict[str, int]:
+        """Return the streams of a thread, each with the first position that is of it."""
+        return _runs([thread], self._links_from)
+
+    def _links_from(self, stream: str, position: int) -> Iterator[Link]:
+        if self._links is None:
+            links = find_links(self._transaction, "parent_stream = ? AND parent_position >= ?", stream, position)
+        else:
+            links = [link for link in self._links.get(stream, ()) if link.parent_position >= position]
+        return (link for link in links if (link.child_stream, link.child_position) not in self._hidden)
+
+    def _thread(self, thread: str) -> Thread:
+        runs = self.runs(thread)
+        root = self._transaction.event(thread)
+        tips = sorted((self.ends[stream] for stream in runs), key=lambda end: end[0].global_position)
+        last = tips[-1][0]
+        return Thread(
+            id=thread,
+            turns=sum(tip.header.position - runs[tip.header.stream] + 1 for tip, _ in tips),
+            heads=tuple(tip.header.id for tip, leaf in tips if leaf),
+            bookmarks=tuple(sorted(self._names_in(runs))),
+            started=_said_at(root or last),
+            last=_said_at(last),
+            last_position=last.global_position,
+        )
+
+    def _names_in(self, runs: Mapping[str, int]) -> Iterator[str]:
+        for stream, first in runs.items():
+            yield from (name for position, name in self._names.get(stream, ()) if position >= first)
 
 
 class _Fitting:
@@ -188,23 +255,6 @@ class _Ends(dict[str, tuple[Recorded, bool]]):
         tip = self._transaction.stream_end(stream)
         self[stream] = tip, is_leaf(self._transaction, stream, tip.header.position)
         return self[stream]
-
-
-def _thread(
-    transaction: ReadTransaction, thread: str, runs: Mapping[str, int], ends: _Ends, names: Sequence[str]
-) -> Thread:
-    root = transaction.event(thread)
-    tips = sorted((ends[stream] for stream in runs), key=lambda end: end[0].global_position)
-    last = tips[-1][0]
-    return Thread(
-        id=thread,
-        turns=sum(tip.header.position - runs[tip.header.stream] + 1 for tip, _ in tips),
-        heads=tuple(tip.header.id for tip, leaf in tips if leaf),
-        bookmarks=tuple(names),
-        started=_said_at(root or last),
-        last=_said_at(last),
-        last_position=last.global_position,
-    )
 
 
 def _said_at(turn: Recorded) -> str:

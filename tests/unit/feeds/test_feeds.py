@@ -322,11 +322,13 @@ def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def of_a_time(log: TurnLog) -> list[str]:
-    """Record turns of all sorts of times, and return their ids."""
-    origins = [
-        at and Origin(format="ours", ids=[str(number)], timestamp=at) for number, at in enumerate(SOONER_OR_LATER)
-    ]
-    return [log.add_turn(f"turn {number}", origin=origin).id for number, origin in enumerate(origins)]
+    """Record turns of all sorts of times, some of them in one thread, and return their ids."""
+    ids: list[str] = []
+    for number, time in enumerate(SOONER_OR_LATER):
+        origin = None if time is None else Origin(format="ours", ids=[str(number)], timestamp=time)
+        parent = ids[number - 2] if number in (3, 4) else None
+        ids.append(log.add_turn(f"turn {number}", continues=parent, origin=origin).id)
+    return ids
 
 
 def times(log: TurnLog) -> list[datetime]:
@@ -337,17 +339,17 @@ def times(log: TurnLog) -> list[datetime]:
 
 def check_times(log: TurnLog) -> None:
     """See that turns of a time are found as they are where all are looked at."""
-    turns = log.latest(None)
+    turns, threads = log.latest(None), log.threads()
     bounds = times(log)
     one = [(since, None) for since in bounds] + [(None, until) for until in bounds]
     for since, until in [*one, *zip(bounds, bounds[4:], strict=False)]:
-        among = [
-            turn
-            for turn in turns
-            if (since is None or since <= turn.said_at) and (until is None or turn.said_at < until)
-        ]
+        first, end = since or datetime.min.replace(tzinfo=UTC), until or datetime.max.replace(tzinfo=UTC)
+        among = [turn for turn in turns if first <= turn.said_at < end]
         assert log.latest(None, since=since, until=until) == among
         assert log.latest(2, since=since, until=until) == among[-2:]
+        active = [thread for thread in threads if first <= datetime.fromisoformat(thread.last) < end]
+        assert log.threads(since=since, until=until) == active
+        assert log.threads(1, since=since, until=until) == active[-1:]
 
 
 @pytest.mark.usefixtures("indexed")
@@ -366,11 +368,11 @@ def test_turns_of_a_time_are_found(log: TurnLog) -> None:
 def test_turns_of_a_time_are_found_without_reading_the_others(log: TurnLog) -> None:
     """Those between the first and the last of the time are looked at, and what came since the index was asked."""
     ids = of_a_time(log)
-    spans = log.feeds.said_between(DAY, DAY + timedelta(days=30))
+    spans = log.feeds.said_between(DAY, DAY + timedelta(days=30)) or ()
     first, second = (log.turn(id).global_position for id in ids[:2])
     end = log.turn(ids[-1]).global_position
     assert [(span.start, span.stop) for span in spans] == [(end + 1, (1 << 63) - 1), (first, second + 1)]
-    assert [span.start for span in log.feeds.said_between(datetime(2040, 1, 1, tzinfo=UTC), None)] == [end + 1]
+    assert [span.start for span in log.feeds.said_between(datetime(2040, 1, 1, tzinfo=UTC), None) or ()] == [end + 1]
 
 
 def test_short_log_has_every_turn_looked_at(tmp_path: Path) -> None:

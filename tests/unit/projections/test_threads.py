@@ -221,6 +221,35 @@ def test_latest_threads_that_are_wanted(log: TurnLog) -> None:
     assert latest(9, among=lambda thread: thread.id < ids[3], wanted=lambda turn: turn.role == "user") == ids[:3:2]
 
 
+@pytest.mark.parametrize("turns_max", [0, 1, 3, 10_000])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_threads_are_the_last_ones_of_all(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, turns_max: int, seed: int
+) -> None:
+    """Whether they are found by the last turns of the log, or all threads are looked at."""
+    monkeypatch.setattr("turnlog.projections.threads._LOOKED_AT_MAX", turns_max)
+    source = random.Random(seed)
+    ids: list[str] = []
+    for number in range(40):
+        parents = source.sample(ids, min(len(ids), source.choice([0, 0, 1, 1, 1, 1, 2])))
+        name = f"name-{number}" if number % 3 == 0 else False
+        ids.append(log.add_turn(str(number), continues=parents or None, bookmark=name).id)
+    every = log.threads()
+    assert len(every) > 5
+    for limit in range(len(every) + 2):
+        assert log.threads(limit) == every[len(every) - min(limit, len(every)) :]
+    named = [thread for thread in every if thread.bookmarks]
+    assert log.threads(2, among=lambda thread: bool(thread.bookmarks)) == named[-2:]
+
+
+def test_a_few_threads_are_found_without_looking_at_the_others(log: TurnLog) -> None:
+    """The log is read from its end, as far as it takes."""
+    ids = [log.add_turn(str(number), bookmark=False).id for number in range(9)]
+    seen: list[str] = []
+    log.threads(2, among=lambda thread: not seen.append(thread.id))
+    assert seen == [ids[8], ids[7]]
+
+
 def test_threads_with_a_turn_are_looked_for_from_their_ends(log: TurnLog) -> None:
     """Of the latest thread first, and no further than it takes; what many threads share is read once."""
     roots = [log.add_turn(f"root {number}", bookmark=False).id for number in range(3)]

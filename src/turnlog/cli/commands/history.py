@@ -18,6 +18,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import LANE_COLOURS, Piece, Screen, note, write_json_lines
 from turnlog.cli.paging import paging
 from turnlog.cli.preview import previews
+from turnlog.cli.progress import progress_bar
 from turnlog.cli.rows import TurnRows, shown_ids, when
 from turnlog.cli.text import count, fit, marked, quoted
 from turnlog.errors import CorruptionError
@@ -270,13 +271,8 @@ def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bo
         return shown, count(len(wanted) - len(shown), "earlier turn") if len(shown) < len(wanted) else ""
     more = None if which.limit is None else which.limit + 1
     since, until = which.times()
-    if since is None and until is None:
-        found = log.latest(more, headish, wanted=which.wanted())
-    else:
-        from turnlog.cli.progress import progress_bar  # noqa: PLC0415 - with it comes much that few listings need
-
-        with progress_bar("indexing") as progress:
-            found = log.latest(more, headish, since=since, until=until, wanted=which.wanted(), progress=progress)
+    with progress_bar("indexing") as progress:
+        found = log.latest(more, headish, since=since, until=until, wanted=which.wanted(), progress=progress)
     shown = which.latest(found)
     if len(shown) == len(found):
         return shown, ""
