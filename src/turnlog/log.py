@@ -599,15 +599,16 @@ class TurnLog:
             UnknownTurnError: there is no such turn.
             MetaError: a time says no zone.
         """
-        spans = self._spans(since, until, progress) if headish is None else None
+        fits = _said(since, until, wanted)
+        spans = self._spans(since, until, headish, progress=progress)
         with self.store.read() as transaction:
             if headish is None:
                 found = projections.turns_within(transaction, spans or projections.ANYWHERE)
             else:
                 head = find_turn(transaction, headish).header
                 found = projections.turns_backwards(transaction, head.stream, head.position)
-            turns = (turn for turn in map(turn_of, found) if is_between(turn.said_at, since, until))
-            fitting = turns if wanted is None else filter(wanted, turns)
+            turns = map(turn_of, found)
+            fitting = turns if fits is None else filter(fits, turns)
             return list(islice(fitting, _bounded(limit)))[::-1]
 
     def thread(self, headish: str) -> list[Turn]:
@@ -658,7 +659,8 @@ class TurnLog:
         Raises:
             MetaError: a time says no zone.
         """
-        spans = self._spans(since, until, progress)
+        check_times(since=since, until=until)
+        spans = self._spans(since, until, progress=progress)
         with self.store.read() as transaction:
             return latest_threads(
                 transaction,
@@ -671,11 +673,18 @@ class TurnLog:
             )
 
     def _spans(
-        self, since: datetime | None, until: datetime | None, progress: Progress | None
+        self,
+        since: datetime | None,
+        until: datetime | None,
+        headish: str | Sequence[str] | None = None,
+        *,
+        progress: Progress | None = None,
     ) -> tuple[range, ...] | None:
-        """Return where the turns are that were said in a time; None where that may be anywhere."""
-        check_times(since=since, until=until)
-        if since is None and until is None:
+        """Return where in the log the turns are that were said in a time; None where that may be anywhere.
+
+        Of the threads of a turn every turn is looked at.
+        """
+        if headish is not None or (since is None and until is None):
             return None
         return self.feeds.said_between(since, until, progress=progress)
 
@@ -977,6 +986,8 @@ class TurnLog:
         headish: str | Sequence[str] | None = None,
         *,
         ancestry: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
         wanted: Callable[[Turn], bool] | None = None,
         limit: int | None = None,
         progress: Progress | None = None,
@@ -990,8 +1001,10 @@ class TurnLog:
             file: where to write; opened for bytes.
             headish: only the threads of this turn, or of these, with all that they continue; None for the whole log.
             ancestry: of these turns only the ancestries and the turns themselves.
-            wanted: of all these turns only those of which this is true, each with its ancestry: what is exported can be
-                imported and verified.
+            since: of all these turns only those that were said at that time or later, each with its ancestry: what is
+                exported can be imported and verified. They are found as `latest` finds them.
+            until: only those that were said before that time, likewise.
+            wanted: only those of which this is true, likewise.
             limit: of the turns that are wanted only so many, each with its ancestry: the latest that no other one
                 continues.
             progress: called with events done and events in all.
@@ -999,7 +1012,7 @@ class TurnLog:
         Raises:
             UnknownTurnError: there is no such turn.
             NotFoundError: no turn is wanted.
-            MetaError: ancestry without a turn, no turns at all, or a limit below 1.
+            MetaError: ancestry without a turn, no turns at all, a limit below 1, or a time that says no zone.
             CorruptionError: an event or a payload is not what was recorded.
             StoreBusyError: events were erased meanwhile; or, of a whole log, some have no place in it yet, and this is
                 a standby or a read-only session, which cannot give them one.
@@ -1013,9 +1026,17 @@ class TurnLog:
             raise MetaError("headish: give a turn, or None for the whole log", field="headish")
         if limit is not None and limit < 1:
             raise MetaError(f"limit: must be at least 1, got {limit}", field="limit")
-        fits = None if wanted is None else partial(_is_wanted, wanted)
+        said = _said(since, until, wanted)
+        spans = self._spans(since, until, headish)
         return interop.portable.export(
-            self.store, file, heads, ancestry=ancestry, fits=fits, limit=limit, progress=progress
+            self.store,
+            file,
+            heads,
+            ancestry=ancestry,
+            fits=None if said is None else partial(_is_wanted, said),
+            limit=limit,
+            spans=spans or projections.ANYWHERE,
+            progress=progress,
         )
 
     def import_turnlog(
@@ -1311,6 +1332,20 @@ class TurnLog:
 def _bounded(limit: int | None) -> int | None:
     """Return a limit as iterators take it: any number is one."""
     return None if limit is None else min(max(limit, 0), sys.maxsize)
+
+
+def _said(
+    since: datetime | None, until: datetime | None, wanted: Callable[[Turn], bool] | None
+) -> Callable[[Turn], bool] | None:
+    """Return what tells whether a turn was said in a time and is wanted; None where every turn is one.
+
+    Raises:
+        MetaError: a time says no zone.
+    """
+    check_times(since=since, until=until)
+    if since is None and until is None:
+        return wanted
+    return lambda turn: is_between(turn.said_at, since, until) and (wanted is None or wanted(turn))
 
 
 def _is_wanted(wanted: Callable[[Turn], bool], recorded: Recorded) -> bool:

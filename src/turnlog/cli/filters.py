@@ -135,27 +135,23 @@ class TurnFilter(ListOptions):
             return None
         return {each.turn for each in log.bookmarks.all() if fnmatchcase(each.name, self.bookmark)}
 
-    def wanted(self) -> Callable[[Turn], bool] | None:
-        """Return what tells whether a turn is wanted, whenever it was said; None where each is."""
-        if self.role is None and self.model is None:
+    def wanted(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
+        """Return what tells whether a turn is wanted, whenever it was said, of some turns or of all; None: each is."""
+        if heads is None and self.role is None and self.model is None:
             return None
-        return lambda turn: _is_said_by(turn, self.role, self.model)
+        return lambda turn: (heads is None or turn.id in heads) and _is_said_by(turn, self.role, self.model)
 
     def fits(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
-        """Return what tells whether a turn is wanted, of some turns or of all; None where each of all is.
+        """Return what tells whether a turn is wanted and was said in the time; None where each is.
 
         Raises:
             UsageError: a time is none.
         """
         since, until = self.times()
-        wanted = self.wanted()
-        if heads is None and since is None and until is None:
+        wanted = self.wanted(heads)
+        if since is None and until is None:
             return wanted
-        return lambda turn: (
-            (heads is None or turn.id in heads)
-            and is_between(turn.said_at, since, until)
-            and (wanted is None or wanted(turn))
-        )
+        return lambda turn: is_between(turn.said_at, since, until) and (wanted is None or wanted(turn))
 
     def of(self, turns: Sequence[Turn], log: TurnLog) -> list[Turn]:
         """Return the turns of a log that are wanted, however many.

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.agent.scripted import Scripted, call, say
 from tests.sealed_log import seals_in
 
 from turnlog import AsyncTurnLog, ReplyFacts, TurnLog
-from turnlog.errors import MetaError, StoreError, UnknownTurnError
+from turnlog.errors import MetaError, NotFoundError, StoreError, UnknownTurnError
 from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.search import Search, terms_of, words_of
 from turnlog.feeds.usage import TOKENS_MAX, UsageSum
@@ -365,6 +366,19 @@ def test_turns_of_a_time_are_found(log: TurnLog) -> None:
 
 
 @pytest.mark.usefixtures("indexed")
+def test_turns_of_a_time_are_exported(log: TurnLog) -> None:
+    """Each with its ancestry, as where all turns are looked at."""
+    of_a_time(log)
+    for since in times(log)[::3]:
+        found, expected = BytesIO(), BytesIO()
+        log.export(found, since=since, until=since + timedelta(days=3000))
+        log.export(expected, wanted=lambda turn, since=since: since <= turn.said_at < since + timedelta(days=3000))
+        assert found.getvalue() == expected.getvalue()
+    with pytest.raises(NotFoundError):
+        log.export(BytesIO(), since=datetime(2040, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.usefixtures("indexed")
 def test_turns_of_a_time_are_found_without_reading_the_others(log: TurnLog) -> None:
     """Those between the first and the last of the time are looked at, and what came since the index was asked."""
     ids = of_a_time(log)
@@ -408,7 +422,12 @@ def test_sealed_turns_of_a_time_are_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [datetime(2026, 1, 1), "2026-01-01"])  # noqa: DTZ001 - it is refused
 def test_times_without_a_zone_are_refused(filed: TurnLog, name: str, wrong: Any) -> None:
     """Nobody knows when they are."""
-    for method in (partial(filed.latest, 1), partial(filed.feeds.search, "word")):
+    for method in (
+        partial(filed.latest, 1),
+        filed.threads,
+        partial(filed.export, BytesIO()),
+        partial(filed.feeds.search, "word"),
+    ):
         with pytest.raises(MetaError, match=f"^{name}: give a datetime with a time zone, got "):
             method(**{name: wrong})
 

@@ -401,7 +401,7 @@ def _part(log: TurnLog, headish: str | None, which: ExportFilter, *, ancestry: b
     if heads is not None and not heads:
         raise UsageError(f"no bookmark is such a one as {which.bookmark!r}: there is nothing to export")
     scope = headish if headish is not None or heads is None else sorted(heads)
-    wanted = which.fits(heads)
+    since, until = which.times()
 
     def write(file: BinaryIO) -> int:
         with log.store.read() as transaction:
@@ -411,7 +411,9 @@ def _part(log: TurnLog, headish: str | None, which: ExportFilter, *, ancestry: b
                 file,
                 scope,
                 ancestry=ancestry or scope is not headish,
-                wanted=wanted,
+                since=since,
+                until=until,
+                wanted=which.wanted(heads),
                 limit=which.limit,
                 progress=progress,
             )

@@ -30,7 +30,7 @@ from turnlog.events import (
 from turnlog.interop.portable.marks import Marks
 from turnlog.projections.bookmarks import kept_head, kept_meta
 from turnlog.projections.threads import thread_runs
-from turnlog.projections.turns import children
+from turnlog.projections.turns import ANYWHERE, children, turns_within
 from turnlog.record import find_turn
 from turnlog.record.tool_calls import results_turn
 from turnlog.store import ReadTransaction, Store
@@ -62,6 +62,7 @@ def choose(
     ancestry: bool,
     fits: Callable[[Recorded], bool] | None = None,
     limit: int | None = None,
+    spans: Sequence[range] = ANYWHERE,
 ) -> Part:
     """Return a part of a log, as of now.
 
@@ -71,6 +72,7 @@ def choose(
         ancestry: only the ancestries of these turns, the turns included; else all turns of their threads.
         fits: of these turns only those of which this is true, each with its ancestry.
         limit: of the turns that fit only so many, each with its ancestry: the latest that no other one continues.
+        spans: global positions among which all turns of the log are that fit, the last ones first.
 
     Raises:
         UnknownTurnError: there is no such turn.
@@ -93,7 +95,7 @@ def choose(
             there = _Collector()
             there.collect(store, runs)
             around = there.found
-        heads = _collect_latest(store, collector, _newest_first(store, around, end), fits, limit)
+        heads = _collect_latest(store, collector, _newest_first(store, around, end, spans), fits, limit)
     head = max(heads, key=lambda each: each.global_position, default=None)
     if head is None:
         raise NotFoundError("none of the turns is such a one: there is nothing to export")
@@ -108,21 +110,25 @@ def _run_of(turn: Recorded) -> _Run:
     return turn.header.stream, turn.header.position
 
 
-def _newest_first(store: Store, around: Marks | None, end: int) -> Iterator[Recorded]:
-    """Give the turns at some global positions, or all of the log, the latest first. No snapshot is held meanwhile."""
-    positions = None if around is None else reversed(around)
-    before = end + 1
-    while True:
+def _newest_first(store: Store, around: Marks | None, end: int, spans: Sequence[range]) -> Iterator[Recorded]:
+    """Give the turns at some global positions, or of spans of the log, the latest first. Each page is a snapshot."""
+    if around is None:
+        for span in spans:
+            before = min(span.stop, end + 1)
+            while page := _turns_page(store, range(span.start, before)):
+                before = page[-1].global_position
+                yield from page
+        return
+    positions = reversed(around)
+    while chosen := list(islice(positions, PAGE_EVENTS)):
         with store.read() as transaction:
-            if positions is None:
-                page = list(islice(transaction.log_backwards(before, topics=(TURN,)), PAGE_EVENTS))
-            else:
-                events = map(transaction.at_global, islice(positions, PAGE_EVENTS))
-                page = [event for event in events if event is not None]
-        if not page:
-            return
-        before = page[-1].global_position
-        yield from (event for event in page if event.header.topic == TURN)
+            events = list(map(transaction.at_global, chosen))
+        yield from (event for event in events if event is not None and event.header.topic == TURN)
+
+
+def _turns_page(store: Store, span: range) -> list[Recorded]:
+    with store.read() as transaction:
+        return list(islice(turns_within(transaction, (span,)), PAGE_EVENTS))
 
 
 def _collect_latest(

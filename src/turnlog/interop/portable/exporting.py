@@ -12,6 +12,7 @@ from turnlog.errors import CorruptionError, StoreBusyError
 from turnlog.events import GENESIS, Arrival, Recorded
 from turnlog.interop.portable.choosing import PAGE_EVENTS, before, choose
 from turnlog.interop.portable.form import VERSION, Header, Scope, event_line, header_line
+from turnlog.projections import ANYWHERE
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.reading import settled_end
 
@@ -40,11 +41,15 @@ def export(
     ancestry: bool = False,
     fits: Callable[[Recorded], bool] | None = None,
     limit: int | None = None,
+    spans: Sequence[range] = ANYWHERE,
     progress: Progress | None = None,
 ) -> int:
     """Write a log, or a part of it, and return the number of events. See `TurnLog.export`."""
     is_whole = not headish and fits is None and limit is None
-    choice = _whole(store) if is_whole else _part(store, headish, ancestry=ancestry, fits=fits, limit=limit)
+    if is_whole:
+        choice = _whole(store)
+    else:
+        choice = _part(store, headish, ancestry=ancestry, fits=fits, limit=limit, spans=spans)
     header = choice.header
     file.write(header_line(header))
     written = payload_bytes = 0
@@ -84,8 +89,9 @@ def _part(
     ancestry: bool,
     fits: Callable[[Recorded], bool] | None,
     limit: int | None,
+    spans: Sequence[range],
 ) -> _Choice:
-    part = choose(store, headish, ancestry=ancestry, fits=fits, limit=limit)
+    part = choose(store, headish, ancestry=ancestry, fits=fits, limit=limit, spans=spans)
     with store.read() as transaction:
         log = _identity(transaction)
     found = part.positions
