@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from platformdirs import user_cache_path, user_data_path
 
-from turnlog.errors import MetaError, NotFoundError, StoreError
+from turnlog.errors import MetaError, NotFoundError, StoreError, TurnlogError
 from turnlog.events import ERASURE
 from turnlog.feeds import sinks
 from turnlog.feeds.live import Streams
@@ -215,7 +215,7 @@ class Feeds:
             folded = self._bring_up(TimesSaid.name, progress).position
             with self.target.reader() as db:
                 return said_between(db, since, until, folded)
-        except StoreError as error:
+        except TurnlogError as error:
             _log.info("all turns are looked at: %s", error)
             return None
 
