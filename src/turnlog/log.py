@@ -15,7 +15,6 @@ from types import MethodType, TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, Unpack, get_args, overload
 
 import msgspec
-from msgspec import Struct
 
 from turnlog import audit, calls, context, events, feeds, interop, projections, providers, record, registers
 from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
@@ -947,7 +946,7 @@ class TurnLog:
 
     # Import, export, care
 
-    def import_transcript(self, format: str, path: str | Path, *, progress: Progress | None = None) -> Struct:
+    def import_transcript(self, format: str, path: str | Path, *, progress: Progress | None = None) -> TranscriptReport:
         """Import somebody else's file: all that is new of it. On return it is on disk.
 
         It goes in in groups, so that others can append meanwhile; what stops in the middle is completed by the same
@@ -959,8 +958,7 @@ class TurnLog:
             progress: called with lines done and lines in all.
 
         Returns:
-            The report of the format's importer: for all that come with turnlog a
-            `turnlog.interop.importing.TranscriptReport`.
+            The report of the format's importer.
 
         Raises:
             NotFoundError: there is no such format.
@@ -976,9 +974,7 @@ class TurnLog:
         Raises:
             FormatError: the file is not JSON lines of a session at all, or cannot be read.
         """
-        report = self.import_transcript(interop.claude_code.ClaudeCode.name, path, progress=progress)
-        assert isinstance(report, interop.importing.TranscriptReport)
-        return report
+        return self.import_transcript(interop.claude_code.ClaudeCode.name, path, progress=progress)
 
     def export(
         self,

@@ -112,6 +112,18 @@ def named(log: TurnLog) -> list[str]:
     return [bookmark.name, pointer.name, server.name, provider.name, hold.name, *(call.id for call in calls)]
 
 
+def imported(log: TurnLog, path: str) -> str:
+    """Return what an import has done."""
+    report = log.import_transcript("codex", path)
+    heads: tuple[str, ...] = report.heads
+    return f"{report.turns_added} {len(heads)} {[problem.what for problem in report.problems]}"
+
+
+async def imported_later(log: AsyncTurnLog, path: str) -> int:
+    """Return how many turns an import found there."""
+    return (await log.import_transcript("codex", path)).turns_known
+
+
 async def asked(log: AsyncTurnLog, question: str, replies: Ask) -> str:
     """Ask, and return what was answered."""
     careful = Policy(approve="never", iterations_max=1, time_max_s=30.0)
@@ -122,16 +134,17 @@ async def asked(log: AsyncTurnLog, question: str, replies: Ask) -> str:
     return ""
 
 
-async def later(url: str, question: str) -> str:
+async def later(url: str, question: str, path: str) -> str:
     """Ask on in another store, with asyncio."""
     async with await AsyncTurnLog.open(url) as log:
         turn = await log.add_turn(question, bookmark="main")
         said = await log.text(turn)
         answer = await asked(log, "And of Malta?", Ask(replay={}, params={"max_tokens": 9}))
-        return f"{said} {[bookmark.name for bookmark in await log.bookmarks.all()]} {answer!r}"
+        known = await imported_later(log, path)
+        return f"{said} {[bookmark.name for bookmark in await log.bookmarks.all()]} {answer!r} {known}"
 
 
-def main(url: str) -> None:
+def main(url: str, path: str) -> None:
     """Record a conversation, and show it."""
     with TurnLog.open(url) as log:
         log.add_turn("What is the capital of France?", bookmark="main")
@@ -155,8 +168,9 @@ def main(url: str) -> None:
         print(failed(ToolResult()), shape(Tool(name="f")))
         print(named(log))
         print([message.model or message.role for message in log.context("main").messages])
-    print(asyncio.run(later("memory://", "And of Italy?")))
+        print(imported(log, path))
+    print(asyncio.run(later("memory://", "And of Italy?", path)))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

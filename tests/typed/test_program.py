@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 PROGRAM = Path(__file__).with_name("program.py")
+ROLLOUT = Path(__file__).parents[2] / "examples" / "rollout.jsonl"
 
 
 def test_program_of_a_user_runs() -> None:
     """It says what it is meant to say."""
-    command = [sys.executable, str(PROGRAM), "memory://"]
+    command = [sys.executable, str(PROGRAM), "memory://", str(ROLLOUT)]
     found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert found.stdout.splitlines() == [
         "user main - 0 [] What is the capital of France?",
@@ -25,7 +26,8 @@ def test_program_of_a_user_runs() -> None:
         "None b''",
         "['aside', 'milli', 'fs', 'local', 'case 7']",
         "['user', 'm', 'user', 'assistant']",
-        "And of Italy? ['main'] ''",
+        "5 1 []",
+        "And of Italy? ['main'] '' 0",
     ]
     assert found.stderr == ""
 

@@ -145,8 +145,8 @@ class Source(ABC, Generic[K, D]):
         """Say what is to be recorded, given what the log has."""
 
     @abstractmethod
-    def report(self, known: K, works: Sequence[Work[D]], added: Added) -> Struct:
-        """Return what the import found and did.
+    def report(self, known: K, works: Sequence[Work[D]], added: Added) -> TranscriptReport:
+        """Return what the import found and did. A format that has more to say returns a subclass.
 
         Args:
             known: what the log had of the file when the last of `works` was prepared.
@@ -180,7 +180,9 @@ class Importer(ABC):
         """
 
 
-def run_import(store: Store, source: Source[K, D], sources: Sources, *, progress: Progress | None = None) -> Struct:
+def run_import(
+    store: Store, source: Source[K, D], sources: Sources, *, progress: Progress | None = None
+) -> TranscriptReport:
     """Record all that is new of a file, and return its report. On return it is on disk.
 
     Raises:

@@ -92,7 +92,6 @@ def import_files(
                 return
             with progress_bar(f"importing {one_line(path.name)}") as progress:
                 report = log.import_transcript(named[path], path, progress=progress)
-            assert isinstance(report, TranscriptReport)
             _tell(screen, path, report)
 
         _one_by_one(list(named), take)

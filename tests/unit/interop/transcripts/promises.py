@@ -26,9 +26,7 @@ _anthropic_messages = TypeAdapter(list[MessageParam])
 
 def take(log: TurnLog, format: str, path: Path) -> TranscriptReport:
     """Import a file."""
-    report = log.import_transcript(format, path)
-    assert isinstance(report, TranscriptReport)
-    return report
+    return log.import_transcript(format, path)
 
 
 def blocks_of(log: TurnLog, turn: str) -> Iterator[tuple[str, ...]]:
