@@ -247,7 +247,13 @@ class Reader:
         """Save a file of a page. A project that is saved counts as installed: its entry points are there."""
         (self.folder / name).write_text(text, encoding="utf-8")
         if name == "pyproject.toml":
-            project = tomllib.loads(text)["project"]
+            settings = tomllib.loads(text)
+            project = settings["project"]
+            # Beside `test_harbour.py`, setuptools installs `harbour.py` only if it is told that this is the module.
+            modules = {
+                path.partition(":")[0] for points in project["entry-points"].values() for path in points.values()
+            }
+            assert set(settings["tool"]["setuptools"]["py-modules"]) == modules
             installed = self.folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
             installed.mkdir()
             about = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
