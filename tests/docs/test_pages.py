@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from tests.docs.pages import POSTGRES_ADDRESS, ROOT, Reader, blocks, commands, m
 from tests.servers.postgres import missing
 
 import turnlog
+from turnlog.cli.app import build_app
 
+APP = build_app()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 STORIES = [
     page
@@ -86,6 +89,54 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as they are made from the headings' text."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_options_of_commands_exist(page: Path) -> None:
+    """Each `turnlog COMMAND --option` that a page names, or shows without running it, is of that command."""
+    unknown = {line for line in named_commands(page) if not options(line) <= options_of(line)}
+    assert unknown == set()
+
+
+def test_commands_with_options_are_seen() -> None:
+    """In prose, and in what is shown without running it."""
+    page = ROOT / "docs" / "how-to" / "run-a-witness.md"
+    assert "witness --key witness.example/w --log log.vkey --state witness-state" in named_commands(page)
+    assert "add --blocks" in named_commands(ROOT / "docs" / "reference" / "coverage.md")
+    assert not options("add --content-json") <= options_of("add --content-json")
+
+
+def named_commands(page: Path) -> Iterator[str]:
+    """Give the command lines of turnlog with options in a page's backquotes and `text` blocks, without `turnlog`."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    shown = [command for block in blocks(page) if block.language == "text" for command in typed(block.text)]
+    for line in [*re.findall(r"`turnlog ([^`]+)`", prose), *shown]:
+        one = " ".join(re.split(r" -- | [|>] ", line)[0].split())
+        if options(one):
+            yield one
+
+
+def typed(text: str) -> list[str]:
+    """Return the command lines of turnlog in what a terminal shows."""
+    return [found.replace("\\\n> ", "") for found in re.findall(r"^\$ turnlog (.*(?:\n> .*)*)", text, re.MULTILINE)]
+
+
+def options(line: str) -> set[str]:
+    """Return the options of a command line."""
+    return set(re.findall(r"(?<!\S)--?[a-zA-Z][\w-]*", re.sub(r"'[^']*'|\"[^\"]*\"", "", line)))
+
+
+def options_of(line: str) -> set[str]:
+    """Return the options that the command of a line takes; those of turnlog itself where it names none."""
+    app = APP
+    for word in line.split():
+        if word.startswith("-") or word not in app:
+            break
+        app = app[word]
+    if app is APP:
+        return {name for name in APP if name.startswith("-")}
+    arguments = [] if app.default_command is None else app.assemble_argument_collection()
+    return {"--help", "--store", "--json"}.union(*(argument.names for argument in arguments))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
