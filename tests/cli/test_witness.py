@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.cli.command import TIMEOUT_S, Command
+from tests.docs.pages import ROOT
 
 from turnlog.audit.checkpoints import Checkpoint, open_checkpoint, sign, with_signatures
 from turnlog.audit.keys import FolderKeys
@@ -104,6 +105,30 @@ def test_witness_signs_what_has_grown_and_nothing_else(setting: Setting) -> None
         process.kill()
     with setting.serving() as (process, line), pytest.raises(ProofError, match="9 leaves"):
         setting.ask(line.split()[1], 8)
+
+
+def test_an_older_copy_is_noticed_beside_the_keys_and_then_by_the_witness(setting: Setting) -> None:
+    """With the lines that the page shows."""
+    page = (ROOT / "docs" / "how-to" / "run-a-witness.md").read_text(encoding="utf-8")
+    keys = setting.folder / "keys"
+    (setting.folder / "witness.vkey").write_text(f"{setting.witness.cosigner_verifier.vkey}\n")
+    signs = ["checkpoint", "--key", "example.com/log", "--origin", "example.com/log"]
+    with setting.serving() as (_, line):
+        url = line.split()[1]
+        signs += ["--witness", url, "--witness-key", setting.folder / "witness.vkey"]
+        setting.command("add", "one", "--bookmark", "main")
+        setting.command("add", "two")
+        older = setting.command.store.read_bytes()
+        setting.command("add", "three")
+        assert setting.command(*signs, TURNLOG_KEYS_DIR=str(keys)).status == 0
+        setting.command.store.write_bytes(older)
+        beside = setting.command.refused(*signs, TURNLOG_KEYS_DIR=str(keys))
+        [file] = [file for file in (keys / "signed").iterdir() if file.name != "signing.lock"]
+        file.unlink()
+        asked = setting.command.refused(*signs, TURNLOG_KEYS_DIR=str(keys))
+    shown = beside.replace(str(keys), "keys").replace(str(setting.folder), "/home/you")
+    assert f"turnlog: {shown}\n" in page
+    assert f"turnlog: {asked.replace(url, 'http://127.0.0.1:7380')}\n" in page
 
 
 def test_state_is_kept_where_a_witness_is_killed(setting: Setting) -> None:
