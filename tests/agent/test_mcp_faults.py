@@ -283,14 +283,16 @@ def test_all_servers_that_fail_are_named() -> None:
 
 PAGE = {"content-type": "text/html; charset=utf-8"}
 STREAM = {"content-type": "text/event-stream"}
+UNREADABLE = "answered with what cannot be read: is it the address of a streamable HTTP endpoint?"
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (whole(b"{nope"), "answered with what cannot be read"),
-        (whole(b" "), "answered with what cannot be read"),
-        (Answer(headers=STREAM, chunks=[b"data: {nope\n\n"]), "answered with what cannot be read"),
+        (whole(b"{nope"), UNREADABLE),
+        (whole(b" "), UNREADABLE),
+        (whole(b'{"hello": 1}'), UNREADABLE),
+        (Answer(headers=STREAM, chunks=[b"data: {nope\n\n"]), UNREADABLE),
         (Answer(headers=STREAM, chunks=[b": nothing\n\n"]), "ended its answer before the result"),
         (
             Answer(headers=PAGE, chunks=[b"<html>"]),

@@ -17,6 +17,7 @@ import pytest
 from tests.agent.login_server import LoginServer
 from tests.agent.servers import HttpServer
 from tests.cli.command import Command
+from tests.wires.server import Answer, WireServer, whole
 
 from turnlog import TurnLog
 from turnlog.cli.login import Browser
@@ -185,10 +186,30 @@ def test_a_person_who_is_not_let_in_is_told_why(turnlog: KeyringCommand) -> None
         turnlog("mcp", "register", "s", "--url", server.url)
         outcome = turnlog("mcp", "login", "s")
     assert outcome.status == 2
-    assert outcome.stderr.splitlines()[-1].endswith(
-        "wants a login (the browser came back with 'not you'): `turnlog mcp login s`"
-    )
+    assert outcome.stderr.splitlines()[-1].endswith("cannot be logged in to: the browser came back with 'not you'")
     assert not turnlog.keyring.exists()
+
+
+REFUSES, FAILS = whole(b"{}", status=403), whole(b"{}", status=500)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (
+            [REFUSES],
+            "it answered with HTTP 403 (Server returned an error response); "
+            "register it with --header NAME=VARIABLE if it asks for something else",
+        ),
+        ([whole(b"{}", status=401), FAILS, FAILS], "Protected resource metadata request failed: HTTP 500"),
+    ],
+)
+def test_who_logs_in_is_not_told_to_log_in(turnlog: KeyringCommand, answers: list[Answer], said: str) -> None:
+    """But why that is not possible."""
+    with WireServer(*answers) as server:
+        turnlog("mcp", "register", "s", "--url", f"{server.url}/mcp")
+        line = turnlog.refused("mcp", "login", "s")
+        assert line == f"MCP server 's' at {server.url}/mcp cannot be logged in to: {said}"
 
 
 @pytest.mark.parametrize(

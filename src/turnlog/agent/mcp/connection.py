@@ -102,6 +102,7 @@ class Connection:
         self._given = self._launch = launch
         self._login = None if grant is None else ServerLogin(meta.name, grant, self._hide, person)
         self._keyring = keyring
+        self._logs_in = person is not None
         self._start_timeout_s = start_timeout_s
         self._close_timeout_s = CLOSE_TIMEOUT_S["stdio" if meta.command else "http"]
         self.tools: Sequence[ListedTool] = ()
@@ -469,5 +470,6 @@ class Connection:
             status=exchange.status,
             timeout_s=self._start_timeout_s,
             keyring=self._keyring,
+            logs_in=self._logs_in,
         )
         return f"{why} ({self._unreadable} of its messages could not be read)" if self._unreadable else why

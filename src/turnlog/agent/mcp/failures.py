@@ -80,7 +80,14 @@ def never_connected(error: BaseException) -> bool:
 
 
 def reason(
-    error: BaseException, meta: ServerMeta, *, started: bool, status: int, timeout_s: float, keyring: str = ""
+    error: BaseException,
+    meta: ServerMeta,
+    *,
+    started: bool,
+    status: int,
+    timeout_s: float,
+    keyring: str = "",
+    logs_in: bool = False,
 ) -> str:
     """Return what is to be said of a server after an error, in words that follow its name.
 
@@ -91,6 +98,7 @@ def reason(
         status: the last HTTP status; 0 where there was none.
         timeout_s: how long it was waited for.
         keyring: why the keyring cannot be used, where its login would be.
+        logs_in: whether somebody is just logging in at it: it is of no use to tell them to.
     """
     cause = next(causes(error), error)
     match cause:
@@ -101,9 +109,11 @@ def reason(
         case httpx2.HTTPError() | ProviderError():
             return f"cannot be reached: {why(cause)}{_through(cause, meta)}"
         case OAuthFlowError():
-            return f"wants a login ({cause}): `turnlog mcp login {meta.name}`"
+            return (
+                _CANNOT_LOG_IN + str(cause) if logs_in else f"wants a login ({cause}): `turnlog mcp login {meta.name}`"
+            )
         case MCPError():
-            return _refusal(cause, meta.name, started=started, status=status, keyring=keyring)
+            return _refusal(cause, meta.name, started=started, status=status, keyring=keyring, logs_in=logs_in)
         case ValidationError():
             first = cause.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
@@ -122,15 +132,18 @@ def _through(error: Exception, meta: ServerMeta) -> str:
     return f", through {proxy}" if proxy else ""
 
 
+_CANNOT_LOG_IN = "cannot be logged in to: "
+_UNREADABLE = "answered with what cannot be read"
+_IS_IT_MCP = ": is it the address of a streamable HTTP endpoint?"
 _SAID_BY_THE_SDK = (
     (
         re.compile("Failed to parse (?:JSON response|SSE message)|SSE stream failed"),
-        "answered with what cannot be read",
+        _UNREADABLE,
     ),
     (re.compile("Unexpected content type: $"), "answered without a type of content, and with no result"),
     (
         re.compile(r"Unexpected content type: ([^\s;]*)"),
-        r"answered with \1, which is none of MCP: is it the address of a streamable HTTP endpoint?",
+        rf"answered with \1, which is none of MCP{_IS_IT_MCP}",
     ),
     (re.compile(r"Redirect to (\S+) not followed"), r"redirects to \1, which is not followed: is that its address?"),
     (re.compile("server answered a request with 202 Accepted"), "answered with HTTP 202, and with no result"),
@@ -161,18 +174,23 @@ def has_unknown_end(error: MCPError, status: int) -> bool:
     return any(said.match(error.message) for said, _ in _SAID_BY_THE_SDK)
 
 
-def _refusal(error: MCPError, server: str, *, started: bool, status: int, keyring: str) -> str:
+def _refusal(error: MCPError, server: str, *, started: bool, status: int, keyring: str, logs_in: bool) -> str:
     if status >= 400:
         hint = ""
+        if not started and status in (401, 403) and logs_in:
+            return (
+                f"{_CANNOT_LOG_IN}it answered with HTTP {status} ({error.message}); "
+                "register it with --header NAME=VARIABLE if it asks for something else"
+            )
         if not started and status in (401, 403):
             hint = f": `turnlog mcp login {server}`, or register it with --header NAME=VARIABLE for what it asks for"
             hint += f"; the keyring, where its login would be, cannot be used: {keyring}" if keyring else ""
         elif not started and status in (404, 405):
-            hint = ": is it the address of a streamable HTTP endpoint?"
+            hint = _IS_IT_MCP
         return f"answered with HTTP {status} ({error.message}){hint}"
     for said, meant in _SAID_BY_THE_SDK:
         if found := said.match(error.message):
-            return found.expand(meant)
+            return found.expand(meant) + (_IS_IT_MCP if meant == _UNREADABLE and not started else "")
     if error.code == CONNECTION_CLOSED and not started:
         return "ended before it answered"
     return f"answered with an error: {error.message} (code {error.code})"
