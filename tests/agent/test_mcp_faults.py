@@ -459,6 +459,35 @@ def test_a_secret_that_the_last_words_begin_in_is_left_out(left: int) -> None:
     assert tail.last_words(Launch(values={"TOKEN": "abc-123-secrét"})) == f"; the last it said: {'x' * (4095 - left)}"
 
 
+TRACEBACK = (
+    "starting\n╭──── Traceback (most recent call last) ────╮\n│ /a/b.py:9 in call  │\n│                    │\n"
+    "│ ╭─ locals ─╮       │\n│ │ x = 1368 │       │\n│ ╰──────────╯       │\n╰────────────────────╯\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (f"{TRACEBACK}ValueError: no such style\n", "ValueError: no such style"),
+        (f"{TRACEBACK}ValueError: no such\nstyle\n", "ValueError: no such\nstyle"),
+        ("╭─ Error ──────╮\n│ No such file │\n╰──────────────╯\n", "No such file"),
+        ("a\nb │ c\n", "a\nb │ c"),
+    ],
+)
+def test_the_last_words_are_without_frames(written: str, told: str) -> None:
+    """A traceback that is drawn would take all the room, and hide what it comes to."""
+    tail = StderrTail()
+    tail.data_received(written.encode())
+    assert tail.last_words(Launch()) == f"; the last it said: {told}"
+
+
+def test_the_last_words_of_frames_alone_are_none() -> None:
+    """There is nothing to tell."""
+    tail = StderrTail()
+    tail.data_received("╭───╮\n╰───╯\n".encode())
+    assert tail.last_words(Launch()) == ""
+
+
 @pytest.mark.parametrize("broken", [False, True])
 def test_a_secret_is_masked_in_documents(broken: bool) -> None:
     """A text may come as base64, with line breaks in it, and is a text again for the model."""

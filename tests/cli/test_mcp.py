@@ -79,6 +79,14 @@ def test_tools_of_a_server_are_listed(turnlog: Command) -> None:
     assert turnlog("mcp", "tools", "odd").stderr == "turnlog: odd has no tools\n"
 
 
+def test_the_line_of_a_tool_leads_nowhere(turnlog: Command) -> None:
+    """What lists the resources does so in lines that are not shown."""
+    turnlog.ok("mcp", "register", "s", "--", *COMMAND)
+    last = turnlog.ok("mcp", "tools", "s").text.splitlines()[-1]
+    assert last.split("  ")[0] == "s___read_resource"
+    assert last.endswith("  Read a resource of the server 's' by its address.")
+
+
 def test_a_tool_is_called_over_stdio(turnlog: Command) -> None:
     """By either of its names, with arguments from the command line, from standard input, or none."""
     turnlog.ok("mcp", "register", "s", "--", *COMMAND)

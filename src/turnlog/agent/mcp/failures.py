@@ -22,6 +22,8 @@ from turnlog.providers.wire import why
 _STDERR_BYTES_MAX = 4096
 _STDERR_LINES_MAX = 12
 _STDERR_WAIT_S = 0.5
+_FRAME = "".join(map(chr, range(0x2500, 0x2580)))
+"""The characters that frames are drawn with (Unicode, Box Drawing)."""
 
 
 class StderrTail(asyncio.Protocol):
@@ -56,13 +58,23 @@ class StderrTail(asyncio.Protocol):
     def last_words(self, launch: Launch) -> str:
         """Return the last lines, after the words that lead to them; an empty text where there are none.
 
-        What is left of a value at the place where they were cut is left out: it would not be found as one.
+        Of what is drawn in frames, as tracebacks are, there is only what it comes to. What is left of a value at the
+        place where they were cut is left out: it would not be found as one.
         """
         kept = self._kept.decode(errors="replace")
         if self._is_cut:
             kept = launch.without_rest(kept.lstrip("\ufffd"))
-        lines = [line.rstrip() for line in kept.splitlines() if line.strip()]
+        lines = _without_frames([line.rstrip() for line in kept.splitlines() if line.strip()])
         return "; the last it said: " + "\n".join(lines[-_STDERR_LINES_MAX:]) if lines else ""
+
+
+def _without_frames(lines: list[str]) -> list[str]:
+    """Return what stands below the last frame, or else the last text in frames; all lines where there are none."""
+    framed = [number for number, line in enumerate(lines) if line.lstrip()[0] in _FRAME]
+    if not framed:
+        return lines
+    texts = [text for line in lines if (text := line.strip(_FRAME + " "))]
+    return lines[framed[-1] + 1 :] or texts[-1:]
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:

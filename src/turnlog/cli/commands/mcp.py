@@ -252,7 +252,7 @@ def tools(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
         [
             (tool.name, "bold blue"),
             (one_line(_arguments(tool)), "cyan"),
-            (one_line(("" if tool.name.endswith(own) else f"({own}) ") + tool.description.strip().split("\n")[0]), ""),
+            (one_line(("" if tool.name.endswith(own) else f"({own}) ") + _summary(tool.description)), ""),
         ]
         for tool, own in found
     ]
@@ -469,6 +469,13 @@ def _details(meta: ServerMeta) -> str:
 class _Schema(Struct):
     properties: dict[str, Raw] = {}
     required: tuple[str, ...] = ()
+
+
+def _summary(description: str) -> str:
+    """Return the first line of a description, without a sentence at its end that only leads to the next one."""
+    line = description.strip().split("\n")[0].rstrip()
+    before, end, _ = line.rpartition(". ")
+    return f"{before}." if end and line.endswith(":") else line
 
 
 def _arguments(tool: Tool) -> str:
