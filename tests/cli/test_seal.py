@@ -1,5 +1,7 @@
 """`turnlog seal`, and what is sealed in the other commands."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,20 @@ def test_seal_says_what_it_did(turnlog: Command, keys: dict[str, str]) -> None:
     whole = turnlog.ok("seal", "--json", **keys).json
     assert (whole["scope"], whole["subject"], whole["before"]) == ("store", None, 1)
     assert turnlog.ok("verify", **keys).text.startswith("clean")
+
+
+def test_seal_that_is_refused_says_which_keys_stay(turnlog: Command, keys: dict[str, str]) -> None:
+    """A second time none is made, and nothing is said of those that there are."""
+    turnlog.ok("add", "x")
+    folder = f"{keys['TURNLOG_KEYS_DIR']}/sealed"
+    with closing(sqlite3.connect(turnlog.store)) as connection:
+        connection.execute("CREATE TRIGGER full BEFORE INSERT ON stored_events BEGIN SELECT RAISE(ABORT, 'no'); END")
+    said = f"keys were made, and stay in {folder!r}, wrapped by {folder}/master, which was made now"
+    assert said in turnlog.refused("seal", **keys)
+    assert "keys were made" not in turnlog.refused("seal", **keys)
+    with closing(sqlite3.connect(turnlog.store)) as connection:
+        connection.execute("DROP TRIGGER full")
+    assert turnlog.ok("seal", **keys).text.startswith("all of the log is sealed from now on\n")
 
 
 def test_sealed_turns_are_read_with_the_keys(sealed: Command, keys: dict[str, str]) -> None:

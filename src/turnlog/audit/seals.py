@@ -128,6 +128,8 @@ class SealFolder:
         self._mutex = Lock()
         self._listing: _Listing | None = None
         self._opened: dict[str, _Opened] = {}
+        self.made = False
+        """Whether a data key was made here."""
 
     @property
     def made_master(self) -> bool:
@@ -477,6 +479,7 @@ class SealFolder:
             shared_files.replace(path, msgspec.json.format(msgspec.json.encode(content)) + b"\n")
         except OSError as error:
             raise SealError(f"a key cannot be kept in {str(path)!r}: {os_reason(error)}") from error
+        self.made = True
         changed()
         self._opened[path.name] = _Opened(key, str(path))
         return key

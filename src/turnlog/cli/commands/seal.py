@@ -13,6 +13,7 @@ from turnlog.cli.failures import EXIT_DAMAGE
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.text import count, one_line
+from turnlog.errors import TurnlogError
 
 
 def seal(
@@ -35,7 +36,12 @@ def seal(
     if list_:
         return _list(keys, subject, common)
     with common.open(create=True, seals=keys) as log:
-        report = log.seal(subject, by=by)
+        try:
+            report = log.seal(subject, by=by)
+        except TurnlogError as error:
+            if keys.made:
+                error.add_note(f"keys were made, and stay in {keys.name!r}, wrapped by {_master(keys)}")
+            raise
     with telling("it is sealed from now on, and that is recorded, but it could not be printed"):
         if common.json:
             write_json(report.to_record() | {"keys": keys.name, "master": keys.master_name})
@@ -71,8 +77,7 @@ def _write(screen: Screen, report: SealReport, keys: SealFolder) -> None:
     what = "all of the log" if report.subject is None else f"what is of {one_line(report.subject)}"
     done = "was sealed before" if report.event is None else "is sealed from now on"
     screen.line((what, "bold"), f" {done}")
-    made = ", which was made now" if keys.made_master else ""
-    facts = [("key", report.key), ("keys are in", keys.name), ("wrapped by", f"{keys.master_name}{made}")]
+    facts = [("key", report.key), ("keys are in", keys.name), ("wrapped by", _master(keys))]
     if report.before:
         kind = "event" if report.subject is None else "turn"
         facts.append(("not sealed", f"{count(report.before, kind)} of before: erase them if they should not stay"))
@@ -80,3 +85,8 @@ def _write(screen: Screen, report: SealReport, keys: SealFolder) -> None:
         facts.append(("needed by", "all who record in the log: without them what would be sealed is refused"))
         facts.append(("back both up", "apart from the store: without them nobody can read what is sealed"))
     screen.table([[(f"  {name}", "cyan"), one_line(value)] for name, value in facts], cut=False)
+
+
+def _master(keys: SealFolder) -> str:
+    """Return what people know the master key by, and whether it is new: a copy of it is needed then."""
+    return f"{keys.master_name}{', which was made now' if keys.made_master else ''}"
