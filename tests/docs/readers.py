@@ -47,14 +47,17 @@ class Readers:
                 then(log)
             return log.damage
         finally:
-            for name in ("file", "database"):
-                if hasattr(log, name):
-                    getattr(log, name).close()
+            log.close()
 
     def run(self, name: str, path: Path) -> subprocess.CompletedProcess[str]:
-        """Run a program as the page says. Nothing but what is installed can be imported, and what is beside it."""
+        """Run a program as the page says, and have Python say on standard error what is left open.
+
+        Nothing but what is installed can be imported, and what is beside it.
+        """
         program = self.folder / f"{name}.py"
-        return subprocess.run([sys.executable, "-sE", program, path], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-sE", "-X", "dev", program, path], capture_output=True, text=True, check=False
+        )
 
 
 @contextmanager

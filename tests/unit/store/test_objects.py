@@ -154,6 +154,8 @@ def test_place_is_remembered(postgres_url: str, folder: str, tmp_path: Path) -> 
     with TurnLog.open(postgres_url) as log:
         with pytest.raises(StoreError, match=f"objects in '{folder}': add payloads={folder} to the store's URL"):
             log.payload(turn.id)
+        [damage] = log.verify().damage
+        assert f"add payloads={folder}" in damage.what
         more = log.add_turn(TEXT + "more", continues="main")
         assert b"more" in log.payload(more.id)
     with pytest.raises(StoreOpenError, match=f"has its large payloads at '{folder}' and not at"):
