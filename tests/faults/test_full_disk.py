@@ -4,6 +4,7 @@ Where the disk failed when the append may have been recorded already, the error 
 """
 
 import random
+import re
 import resource
 import sqlite3
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from tests.soak import SOAK
 
 from turnlog import TurnLog
-from turnlog.errors import StoreFullError, TurnlogError, UncertainError
+from turnlog.errors import StoreError, StoreFullError, TurnlogError, UncertainError
 from turnlog.ids import new_id
 from turnlog.testing.faults import run_process
 
@@ -143,6 +144,28 @@ def test_closing_on_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     with TurnLog.open(url) as log:
         assert log.turn(last).global_position == 51
         assert log.verify().damage == ()
+
+
+def _project_on_full_disk(url: str, limit: int) -> tuple[str, str]:
+    with TurnLog.open(url) as log:
+        for number in range(40):
+            log.add_turn(_text(number, 2 * KIB))
+        with _file_bytes_max(limit):
+            try:
+                log.feeds.run(["search"])
+            except StoreError as error:
+                said = str(error)
+            else:
+                said = "folded"
+        return said, str(log.feeds.run(["search"])[0].error)
+
+
+@pytest.mark.parametrize("limit", [0, 8 * KIB, *range(40 * KIB, 350 * KIB, 75 * KIB)])
+def test_projection_that_does_not_fit_is_told_and_goes_on_later(tmp_path: Path, limit: int) -> None:
+    """Wherever it fails: when the file is made, at what is written, or at the end of a transaction."""
+    said, error = run_process(_project_on_full_disk, f"sqlite:///{tmp_path}/log.db", limit)
+    assert re.match("the database of projections '.*' cannot be (used|opened): (disk I/O error|database or disk)", said)
+    assert error == "None"
 
 
 def _fill_mounted(folder: str) -> dict[str, Any]:

@@ -155,7 +155,8 @@ class PostgresTarget(Target):
                     yield cursor
                 if connection.info.transaction_status == TransactionStatus.INERROR:
                     raise StoreError(f"a statement in {self.place!r} had failed: nothing of the transaction is kept")
-                connection.execute("COMMIT")
+                with self.converted():
+                    connection.execute("COMMIT")
         except BaseException:
             with suppress(psycopg.Error):
                 if connection.info.transaction_status != TransactionStatus.IDLE:

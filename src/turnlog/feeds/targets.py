@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from turnlog.errors import SchemaError, StoreBusyError, StoreError, os_reason
+from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError, os_reason
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
-from turnlog.store.sqlite.errors import is_damaged
+from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 
@@ -142,6 +142,17 @@ class Target(ABC):
 _BUILD = re.compile(r"([0-9a-f]{12}|[0-9]+\.[0-9]+)(-wal|-shm|-journal)?")
 """What ends the name of a file in which a projection is built. Earlier versions named it by a process."""
 
+_KINDS: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_FULL: StoreFullError,
+    sqlite3.SQLITE_BUSY: StoreBusyError,
+    sqlite3.SQLITE_LOCKED: StoreBusyError,
+    sqlite3.SQLITE_READONLY: StoreReadOnlyError,
+}
+"""By primary result code; the others are StoreError."""
+
+_TRANSIENT = (*_KINDS, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""What errors have that have nothing to do with what is folded."""
+
 _ENDINGS = ("", "-wal", "-shm", "-journal")
 """What ends the names of the files of a database."""
 
@@ -167,25 +178,32 @@ class SQLiteTarget(Target, Resting):
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Cursor]:
         """Open a transaction that writes. Others of this process wait for it."""
-        with self._damage_told(), self._only() as connection:
+        with self._transient(), self._only() as connection:
             cursor = connection.cursor()
-            cursor.execute("BEGIN IMMEDIATE")
+            with self._converted():
+                cursor.execute("BEGIN IMMEDIATE")
             try:
                 with _kept_open(connection):
                     yield cursor
-                cursor.execute("COMMIT")
+                with self._converted():
+                    cursor.execute("COMMIT")
             finally:
                 if connection.in_transaction:
-                    connection.rollback()
+                    with self._converted():
+                        connection.rollback()
 
     @contextmanager
     def reader(self) -> Generator[sqlite3.Cursor]:
-        """Open a snapshot to read what projections have made."""
+        """Open a snapshot to read what projections have made.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
         if self._is_in_memory:
-            with self.transaction() as cursor:
+            with self.transaction() as cursor, self._converted():
                 yield cursor
             return
-        with self._damage_told(), using(), closing(self._connect()) as connection:
+        with self._converted(), using(), closing(self._connect()) as connection:
             cursor = connection.cursor()
             cursor.execute("BEGIN")
             yield cursor
@@ -307,12 +325,9 @@ class SQLiteTarget(Target, Resting):
             self._release()
 
     def is_transient(self, error: Exception) -> bool:
-        """Tell whether it was locked, or the disk is full."""
-        return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode in (
-            sqlite3.SQLITE_BUSY,
-            sqlite3.SQLITE_LOCKED,
-            sqlite3.SQLITE_FULL,
-        )
+        """Tell whether it was locked, or the disk is full, fails or cannot be written, or the file is damaged."""
+        # What was raised as turnlog's own has SQLite's error for its cause.
+        return _primary_code(error.__cause__ if isinstance(error, StoreError) else error) in _TRANSIENT
 
     def is_made(self) -> bool:
         """Tell whether the file is there."""
@@ -323,11 +338,12 @@ class SQLiteTarget(Target, Resting):
 
         Raises:
             StoreBusyError: somebody reads it.
-            sqlite3.Error: it cannot be done.
+            StoreFullError: the disk is full.
+            StoreError: it cannot be done.
         """
         if self._is_in_memory:
             return
-        with self._damage_told(), self._only() as connection:
+        with self._converted(), self._only() as connection:
             connection.execute("VACUUM")
             [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
@@ -390,23 +406,41 @@ class SQLiteTarget(Target, Resting):
             connection.execute(_SKIPS)
         except sqlite3.Error as error:
             connection.close()
-            if is_damaged(error):
-                raise
-            raise StoreError(f"the database of projections {str(self._path)!r} cannot be used: {error}") from error
+            raise self._error(error) from error
         return connection
 
+    # Errors
+
     @contextmanager
-    def _damage_told(self) -> Generator[None]:
-        """Say of a database that is damaged what can be done about it."""
+    def _transient(self) -> Generator[None]:
+        """Raise what has nothing to do with an event as turnlog's own."""
         try:
             yield
         except sqlite3.Error as error:
-            if not is_damaged(error):
+            if not self.is_transient(error):
                 raise
-            raise StoreError(
+            raise self._error(error) from error
+
+    @contextmanager
+    def _converted(self) -> Generator[None]:
+        """Raise all that SQLite raises as turnlog's own."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def _error(self, error: sqlite3.Error) -> StoreError:
+        if is_damaged(error):
+            return StoreError(
                 f"the database of projections {str(self._path)!r} is damaged, or none ({error}): if it is one, remove "
                 "it, with its -wal and -shm files, and it is built again from the log"
-            ) from error
+            )
+        kind = _KINDS.get(_primary_code(error), StoreError)
+        return kind(f"the database of projections {str(self._path)!r} cannot be used: {error}")
+
+
+def _primary_code(error: BaseException | None) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE
 
 
 def not_made(projection: Projection, statement: str, why: str) -> SchemaError:

@@ -223,6 +223,16 @@ def test_errors_of_the_server_are_told_from_those_of_events(
         assert target.is_transient(told) is is_transient
 
 
+def test_commit_that_fails_is_an_error_of_the_target(target: PostgresTarget) -> None:
+    """Such as for a constraint that is looked at only then. The next transaction is none the worse."""
+    with target.transaction() as db:
+        db.execute("CREATE TABLE once (number integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with pytest.raises(StoreError, match="cannot be used: duplicate key value"), target.transaction() as db:
+        db.execute("INSERT INTO once VALUES (1), (1)")
+    with target.transaction() as db:
+        assert db.execute("SELECT * FROM once").fetchall() == []
+
+
 def test_statement_that_fails_pauses_at_its_event(log: TurnLog, target: PostgresTarget) -> None:
     """Also where the projection swallows the error: the event is named that it belongs to, and not the next one."""
 

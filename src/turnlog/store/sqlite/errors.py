@@ -21,7 +21,7 @@ _UNREADABLE = "store {place!r} cannot be read ({message}): check the disk and re
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises. A damaged schema makes sqlite3 fail to decode its own message."""
 
-_PRIMARY_CODE = 0xFF
+PRIMARY_CODE = 0xFF
 """The low byte of an extended result code is the primary one (SQLite, "Result and Error Codes")."""
 
 
@@ -55,7 +55,7 @@ _KINDS: dict[int, tuple[type[StoreError], str]] = {
 
 def is_damaged(error: BaseException) -> bool:
     """Tell whether an error says that a file is damaged, or is no database."""
-    code: int = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE
+    code: int = getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -73,12 +73,12 @@ def store_error(error: BaseException, place: str, *, committing: bool = False) -
     if isinstance(error, sqlite3.ProgrammingError) and "closed" in message:
         return StoreClosedError(f"store {place!r} is closed")
     code: int = getattr(error, "sqlite_errorcode", 0)
-    if committing and code & _PRIMARY_CODE not in _NOT_COMMITTED:
+    if committing and code & PRIMARY_CODE not in _NOT_COMMITTED:
         return UncertainError(
             f"the disk of store {place!r} failed at the end of an append ({message}): it may be recorded or not, "
             "ask for its id, or record it again under the same id"
         )
-    kind, form = _KINDS.get(code) or _KINDS.get(code & _PRIMARY_CODE) or (StoreError, "store {place!r}: {message}")
+    kind, form = _KINDS.get(code) or _KINDS.get(code & PRIMARY_CODE) or (StoreError, "store {place!r}: {message}")
     return kind(form.format(place=place, message=message))
 
 
