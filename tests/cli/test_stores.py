@@ -211,6 +211,14 @@ def test_stores_prints_no_password(turnlog: Command, url: str, exists: bool | No
     assert "there    cannot be told\n" in turnlog.ok("stores", TURNLOG_STORE=url.format(PASSWORD)).text
 
 
+def test_stores_shows_a_url_as_messages_do(turnlog: Command) -> None:
+    """Without its user."""
+    shown = "postgresql://localhost:1/logs"
+    told = turnlog.ok("stores", "--json", TURNLOG_STORE="postgresql://ann@localhost:1/logs").json["store"]
+    assert told["url"] == shown
+    assert shown in told["problem"]
+
+
 def test_stores_of_a_store_in_memory(turnlog: Command) -> None:
     """It is gone with the command."""
     assert "there   for as long as a command runs\n" in turnlog.ok("stores", "--store", "memory://").text

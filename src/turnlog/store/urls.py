@@ -18,8 +18,19 @@ from turnlog.store.sqlite import SQLiteStore
 from turnlog.store.transactions import SideTables, SyncProjection
 
 _FORMS = "sqlite:///PATH, postgresql://… or memory://"
-_SECRET = re.compile(r"(?<=:)(?<!sqlite:)/*[^/\s].*@|(?<=password=)[^\s&]*", re.IGNORECASE | re.DOTALL)
-"""Where a URL, or what somebody took for one, has a user and a password."""
+_PASSWORD = re.compile(
+    r"(?P<name>(?:password|client_secret|scram_(?:client|server)_key|[?&][^=&\s]*%[^=&\s]*)\s*=\s*)"
+    r"(?:.*@[^\s&]*|'(?:[^'\\]|\\.)*'?|[^\s&]*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Where a URL, or what somebody took for one, has a parameter that is a secret, or whose name is hidden as `%XX`.
+
+What stands behind it may have an @, which is none of those behind a user then.
+"""
+_ACCOUNT = re.compile(r"(?<=:)(?<!sqlite:)//[^/\s]*@(?!.*@)", re.DOTALL | re.IGNORECASE)
+"""Where a URL has a user and a password."""
+_DOUBTFUL = re.compile(r"(?<=:)(?<!sqlite:)/*[^/\s].*@", re.DOTALL | re.IGNORECASE)
+"""Where what somebody took for a URL may have them."""
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -73,8 +84,9 @@ def _check_is_text(url: object) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """Return a URL, or a message that has one, without what could be a password."""
-    return _SECRET.sub("…", text)
+    """Return a URL, or a message that has one, without its user and without what could be a password."""
+    text = _PASSWORD.sub(r"\g<name>…", text)
+    return _DOUBTFUL.sub("…", _ACCOUNT.sub("//", text))
 
 
 def _meant(shown: str) -> str:
