@@ -204,6 +204,14 @@ class Terminal:
                 os.kill(self.process_id, signal.SIGWINCH)
         return self.end()
 
+    def hang_up(self) -> int:
+        """Take the terminal away, tell the command so, as a shell does, and return its exit status."""
+        os.close(self._leader)
+        self._leader = os.open(os.devnull, os.O_RDONLY)
+        os.kill(self.process_id, signal.SIGHUP)
+        self._status = int(self._told.readline())
+        return self._status
+
     def _read(self) -> bool:
         with suppress(OSError):  # Linux's end of file on a terminal whose other side is closed
             if chunk := os.read(self._leader, 65536):

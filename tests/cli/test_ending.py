@@ -326,6 +326,40 @@ def test_chat_is_ended(turnlog: Command, within: str) -> None:
     assert shown.endswith("turnlog: terminated; `turnlog chat -c main` goes on from here\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (("tail", "--follow"), '"gpt.turn"'),
+        (("chat", "-p", "kilo", "-c", "main"), "> "),
+        (("erase", "--turn", "main", "--reason", "asked for"), "]"),
+    ],
+    ids=["tail", "chat", "erase"],
+)
+def test_terminal_that_goes_away_ends_a_command_as_its_signal_does(
+    turnlog: Command, arguments: tuple[str, ...], shown: str
+) -> None:
+    """Though it cannot tell anybody."""
+    with WireServer() as server, TurnLog.open(turnlog.url) as log:
+        set_up(log, WIRE, server.url)
+        log.add_turn("Begin", bookmark="main")
+        with Terminal(turnlog, *arguments, OPENAI_API_KEY=KEY) as terminal:
+            terminal.expect(shown)
+            assert terminal.hang_up() == 128 + signal.SIGHUP
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(("threads", "--store", "memory://"), 0), (("show", "no"), 2)])
+def test_error_that_nobody_reads_leaves_the_status(turnlog: Command, arguments: tuple[str, ...], status: int) -> None:
+    """Python would end with 120."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" 2>/dev/full', "sh", sys.executable, "-m", "turnlog", *arguments],
+        capture_output=True,
+        env=turnlog.environment(),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (status, b"")
+
+
 def test_writer_whose_reader_waits_is_ended(turnlog: Command) -> None:
     """It drops what nobody takes."""
     with TurnLog.open(turnlog.url) as log:

@@ -19,7 +19,14 @@ from turnlog.cli.failures import (
 )
 from turnlog.cli.first_sign import erase_first_sign, show_first_sign
 from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
-from turnlog.cli.output import abandon_output, prepare_streams, settle_output, settle_width, unblock_output
+from turnlog.cli.output import (
+    abandon_output,
+    prepare_streams,
+    settle_errors,
+    settle_output,
+    settle_width,
+    unblock_output,
+)
 from turnlog.cli.usage import convert_strictly, normalized, usage_message
 from turnlog.errors import TurnlogError, os_reason
 
@@ -143,6 +150,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Without arguments it is the process's own: what it returns is what the process is to end with, at once.
     """
+    try:
+        return _status(arguments)
+    finally:
+        settle_errors()
+
+
+def _status(arguments: Sequence[str] | None) -> int:
     try:
         with Interrupts():
             status = _main(list(sys.argv[1:] if arguments is None else arguments))

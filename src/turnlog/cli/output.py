@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from threading import Thread
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import msgspec
 from msgspec import Struct
@@ -84,8 +84,12 @@ class _Nowhere(TextIOWrapper):
 
 def abandon_output() -> None:
     """Let nothing more be written to a standard output whose reader has gone, not even at the end of the process."""
+    _abandon(sys.stdout)
+
+
+def _abandon(stream: TextIO) -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+    os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
 
 
@@ -95,10 +99,19 @@ def settle_output() -> OSError | None:
     Returns:
         Why it failed, None if it did not.
     """
+    return _settle(sys.stdout)
+
+
+def settle_errors() -> None:
+    """Drop what standard error has not taken, as of a terminal that went away: Python would change the exit status."""
+    _settle(sys.stderr)
+
+
+def _settle(stream: TextIO) -> OSError | None:
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError as error:
-        abandon_output()
+        _abandon(stream)
         return error
     return None
 
