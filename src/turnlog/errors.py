@@ -62,6 +62,8 @@ Every error can be copied and pickled: it comes out of a process pool with its c
 
 from __future__ import annotations
 
+import errno
+
 
 class TurnlogError(Exception):
     """Be the root of every exception that turnlog raises on purpose."""
@@ -493,6 +495,10 @@ class CorruptionError(StoreError):
     def __init__(self, message: str, *, global_position: int | None = None) -> None:
         super().__init__(message)
         self.global_position = global_position
+
+
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What the system says of what there is no room for."""
 
 
 def os_reason(error: Exception) -> str:

@@ -128,6 +128,18 @@ def test_a_file_that_is_no_store_is_refused(turnlog: Command) -> None:
     assert turnlog.store.read_bytes() == before
 
 
+def test_a_full_disk_under_a_large_output_is_one_line(turnlog: Command) -> None:
+    """Also where what was to be written is not kept."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("x" * 1_000_000, bookmark="main")
+    for arguments in (("export",), ("cat", "main"), ("show", "main"), ("context", "main")):
+        outcome = turnlog.into("/dev/full", *arguments)
+        assert (outcome.status, outcome.stderr) == (
+            2,
+            "turnlog: standard output cannot be written: no space left on device\n",
+        )
+
+
 @pytest.mark.parametrize(
     "arguments", [("log",), ("log", "--json"), ("export",), ("cat", "main"), ("--help",), ("--version",)]
 )

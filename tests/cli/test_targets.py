@@ -145,10 +145,16 @@ def test_full_disk_leaves_no_file(filled: Command, tmp_path: Path) -> None:
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (2, b"turnlog: input or output failed: file too large\n")
+    assert (done.returncode, done.stderr.decode()) == (2, f"turnlog: '{limited}/out.jsonl': file too large\n")
     assert sorted(tmp_path.rglob("*")) == before
     with TurnLog.open(filled.url) as log:
         assert log.verify().clean
+
+
+def test_pipe_or_device_that_is_full_is_named(filled: Command) -> None:
+    """As a file is."""
+    path = Path("/dev/full")
+    assert filled.refused("export", "-o", str(path)) == "'/dev/full': no space left on device"
 
 
 def _no_links(*_: object, **__: object) -> None:

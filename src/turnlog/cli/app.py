@@ -28,7 +28,7 @@ from turnlog.cli.output import (
     unblock_output,
 )
 from turnlog.cli.usage import convert_strictly, normalized, usage_message
-from turnlog.errors import TurnlogError, os_reason
+from turnlog.errors import NO_SPACE, TurnlogError, os_reason
 
 _HELP = """\
 LLM conversations as an append-only log of immutable turns.
@@ -188,7 +188,9 @@ def _main(tokens: list[str]) -> int:
         return _fail_by_bug(error)
     except OSError as error:
         untold = settle_output()
-        if error.filename is None and untold is not None and untold.errno == error.errno:
+        is_untold = untold is not None and untold.errno == error.errno
+        # Files that are written are named; a large output is not kept to be written once more.
+        if error.filename is None and (is_untold or error.errno in NO_SPACE):
             return _fail(f"standard output cannot be written: {os_reason(error)}", EXIT_USAGE)
         return _fail(error, EXIT_USAGE)
     except (TurnlogError, RecursionError, MemoryError) as error:

@@ -15,7 +15,7 @@ from turnlog.audit.proof_events import EventParts, Part, ShownEvent
 from turnlog.audit.proofs import ProofParts, ProofReport, check_parts, proof_pieces
 from turnlog.cli.evidence_page import Shown, page, record_of
 from turnlog.cli.failures import UsageError
-from turnlog.cli.leftovers import remove_leftovers, replace_folder, temporary_folder
+from turnlog.cli.leftovers import naming, remove_leftovers, replace_folder, temporary_folder
 from turnlog.cli.options import Common
 from turnlog.cli.targets import behind_links
 from turnlog.cli.text import one_line
@@ -217,7 +217,7 @@ def write_folder(path: Path, content: Mapping[str, Pieces], common: Common, *, f
         OSError: it cannot be written. What was there is as it was.
     """
     real = check_folder(path, common, force=force)
-    with temporary_folder(real) as temporary:
+    with naming(path), temporary_folder(real) as temporary:
         new = temporary / "new"
         new.mkdir(_FOLDER_MODE)
         for name, pieces in content.items():

@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from turnlog.errors import NO_SPACE
+
 _NAME_BYTES_MAX = 100
 
 
@@ -65,6 +67,20 @@ def temporary_folder(real: Path) -> Generator[Path]:
                     _clear(path, real)
                 if handle is not None:
                     os.close(handle)
+
+
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Raise what the system says while a file or a folder is written with its name: a handle has none.
+
+    Nobody has heard of a temporary one either.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or error.errno in NO_SPACE:
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+        raise
 
 
 @contextmanager

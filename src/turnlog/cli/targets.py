@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from turnlog.cli.failures import UsageError
-from turnlog.cli.leftovers import remove_leftovers, temporary_file
+from turnlog.cli.leftovers import naming, remove_leftovers, temporary_file
 from turnlog.cli.options import Common
 from turnlog.store import parse_url
 from turnlog.store.files import FILE_MODE, sync_folder, take_name
@@ -39,11 +39,11 @@ def new_file(path: Path, common: Common, *, force: bool) -> Generator[BinaryIO]:
     """
     real = _check(path, common, force=force)
     if real is None:
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             yield file
         return
     remove_leftovers(real)
-    with temporary_file(real) as (temporary, file):
+    with naming(path), temporary_file(real) as (temporary, file):
         yield file
         file.flush()
         os.fchmod(file.fileno(), FILE_MODE)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError, os_reason
+from turnlog.errors import NO_SPACE, StoreError, StoreFullError, StoreReadOnlyError, os_reason
 
 FILE_MODE = 0o600
 """The permissions of a new store: its owner's alone."""
@@ -202,7 +202,7 @@ def is_file_of(path: Path, size: int) -> bool:
 
 def file_error(error: OSError, path: Path) -> StoreError:
     """Return the turnlog error for a file that cannot be written. Nothing of the append was recorded by then."""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+    if error.errno in NO_SPACE:
         return StoreFullError(f"no space left for {str(path)!r}: free some and try again; nothing was recorded")
     if error.errno in NOT_WRITABLE:
         return StoreReadOnlyError(f"{str(path.parent)!r} cannot be written: {os_reason(error)}; nothing was recorded")
