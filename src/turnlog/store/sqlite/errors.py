@@ -18,6 +18,10 @@ from turnlog.errors import (
 )
 
 _UNREADABLE = "store {place!r} cannot be read ({message}): check the disk and restore a backup"
+_NO_INDEX = (
+    "store {place!r} can be neither read nor written ({message}): the index that SQLite makes beside it while it is "
+    "open takes 32 KiB, free some space; nothing was recorded"
+)
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises. A damaged schema makes sqlite3 fail to decode its own message."""
 
@@ -35,6 +39,9 @@ _KINDS: dict[int, tuple[type[StoreError], str]] = {
         "store {place!r} cannot be written ({message}): check that the disk has space and is sound; "
         "nothing was recorded",
     ),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (StoreFullError, _NO_INDEX),
+    sqlite3.SQLITE_IOERR_SHMOPEN: (StoreFullError, _NO_INDEX),
+    sqlite3.SQLITE_IOERR_SHMMAP: (StoreFullError, _NO_INDEX),
     sqlite3.SQLITE_IOERR_READ: (CorruptionError, _UNREADABLE),
     sqlite3.SQLITE_IOERR_SHORT_READ: (CorruptionError, _UNREADABLE),
     sqlite3.SQLITE_IOERR_CORRUPTFS: (CorruptionError, _UNREADABLE),

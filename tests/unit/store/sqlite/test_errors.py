@@ -79,6 +79,15 @@ def test_rare_codes_are_store_errors(name: str) -> None:
     assert str(error) == "store 'log.db': what SQLite says"
 
 
+@pytest.mark.parametrize("name", ["SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMOPEN", "SQLITE_IOERR_SHMMAP"])
+def test_index_that_has_no_room_is_told_to_who_only_reads(name: str) -> None:
+    """Reading needs it too."""
+    error = store_error(_error(getattr(sqlite3, name)), "log.db")
+    assert type(error) is StoreFullError
+    assert str(error).startswith("store 'log.db' can be neither read nor written (what SQLite says): the index that")
+    assert "free some space" in str(error)
+
+
 def test_error_without_a_code_is_a_store_error() -> None:
     """Errors that the driver itself raises have no code."""
     assert type(store_error(sqlite3.ProgrammingError("misused"), "log.db")) is StoreError
