@@ -6,11 +6,12 @@ import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from tempfile import TemporaryFile
+from tempfile import TemporaryFile, gettempdir
 from typing import BinaryIO
 
 from msgspec import Struct
 
+from turnlog.errors import NO_SPACE
 from turnlog.events import ERASURE, REGISTERS, TARGET, TURN, Arrival, Recorded
 from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
 from turnlog.interop.portable.checking import Survey, survey
@@ -131,8 +132,13 @@ def _seekable(file: BinaryIO) -> Generator[BinaryIO]:
         yield file
         return
     with TemporaryFile() as copy:
-        shutil.copyfileobj(file, copy)
-        copy.seek(0)
+        try:
+            shutil.copyfileobj(file, copy)
+            copy.seek(0)
+        except OSError as error:
+            if error.errno in NO_SPACE:
+                raise OSError(error.errno, error.strerror, gettempdir()) from error
+            raise
         yield copy
 
 

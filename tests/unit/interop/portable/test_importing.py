@@ -1,8 +1,10 @@
 """Taking in an export: as the log itself, or as guests; all of it checked first, then in groups."""
 
+import errno
 import io
 import json
 import os
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,26 @@ def _long(log: TurnLog, turns: int = 1200) -> None:
 
 def _note(added: int, new: int) -> str:
     return f"at least {added:,} of {new:,} new events are in: the same import again adds the rest"
+
+
+def test_full_disk_is_named_that_a_pipe_is_copied_to(
+    source: TurnLog, file_log: TurnLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be another one than the store's; and nothing is imported."""
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    class Full(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("turnlog.interop.portable.importing.TemporaryFile", Full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        file_log.import_turnlog(Pipe(exported(source)))
+    assert caught.value.filename == tempfile.gettempdir()
+    assert file_log.store.stats().events == 0
 
 
 class TestWholeLog:
