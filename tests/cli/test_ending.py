@@ -332,8 +332,9 @@ def test_chat_is_ended(turnlog: Command, within: str) -> None:
         (("tail", "--follow"), '"gpt.turn"'),
         (("chat", "-p", "kilo", "-c", "main"), "> "),
         (("erase", "--turn", "main", "--reason", "asked for"), "]"),
+        (("run", "Go on", "-p", "kilo", "-c", "main"), "Half"),
     ],
-    ids=["tail", "chat", "erase"],
+    ids=["tail", "chat", "erase", "run"],
 )
 def test_terminal_that_goes_away_ends_a_command_as_its_signal_does(
     turnlog: Command, arguments: tuple[str, ...], shown: str
@@ -342,6 +343,7 @@ def test_terminal_that_goes_away_ends_a_command_as_its_signal_does(
     with WireServer() as server, TurnLog.open(turnlog.url) as log:
         set_up(log, WIRE, server.url)
         log.add_turn("Begin", bookmark="main")
+        server.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
         with Terminal(turnlog, *arguments, OPENAI_API_KEY=KEY) as terminal:
             terminal.expect(shown)
             assert terminal.hang_up() == 128 + signal.SIGHUP

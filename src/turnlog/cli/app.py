@@ -14,8 +14,10 @@ from turnlog.cli.failures import (
     EXIT_BUG,
     EXIT_USAGE,
     TRACEBACK_VARIABLE,
+    UntoldError,
     bug_line,
     error_line,
+    error_said,
 )
 from turnlog.cli.first_sign import erase_first_sign, show_first_sign
 from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
@@ -176,7 +178,7 @@ def _main(tokens: list[str]) -> int:
     prepare_streams()
     settle_width()
     try:
-        return _run(tokens)
+        return _run_until_stopped(tokens)
     except BrokenPipeError:
         # Whoever read the output has seen enough (`turnlog log | head`).
         abandon_output()
@@ -197,6 +199,18 @@ def _main(tokens: list[str]) -> int:
         return _fail(error, EXIT_USAGE)
     except Exception as error:  # noqa: BLE001 - a traceback is a bug, and its status must not be that of damage
         return _fail_by_bug(error)
+
+
+def _run_until_stopped(tokens: list[str]) -> int:
+    try:
+        return _run(tokens)
+    except (OSError, UntoldError) as error:
+        if not what_stopped().is_final or isinstance(error, BrokenPipeError):
+            raise
+        # The terminal went away, and the signal says so: what could not be printed there is of its making.
+        stop = KeyboardInterrupt()
+        stop.add_note(error_said(error))
+        raise stop from error
 
 
 def _run(tokens: list[str]) -> int:
