@@ -238,7 +238,7 @@ class ThreadFilter(ListOptions):
         """
         since, until = self.times()
         named = self.bookmark
-        with progress_bar("indexing") as progress:
+        with progress_bar("indexing", at_once=False) as progress:
             return log.threads(
                 self.limit,
                 since=since,

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from time import monotonic
 
 _UPDATE_S = 0.05
 """The bar is told of progress no more often than that: some work reports each event."""
 
 
+Move = Callable[[int, int], None]
+"""Tells a bar how much is done, and of how much."""
+
+
 @contextmanager
-def progress_bar(what: str) -> Generator[Callable[[int, int], None] | None]:
-    """Show a bar while the context lasts, and give the function that moves it; None where nobody would see it."""
+def progress_bar(what: str, *, at_once: bool = True) -> Generator[Move | None]:
+    """Show a bar while the context lasts, and give the function that moves it; None where nobody would see it.
+
+    Args:
+        what: what is being done.
+        at_once: show it before it is moved, too. Work of which mostly nothing is to be done has none until then.
+    """
     if not sys.stderr.isatty():
         yield None
-        return
+    elif at_once:
+        with _bar(what) as move:
+            yield move
+    else:
+        with ExitStack() as stack:
+            shown: list[Move] = []
+
+            def begin(done: int, total: int) -> None:
+                if not shown:
+                    shown.append(stack.enter_context(_bar(what)))
+                shown[0](done, total)
+
+            yield begin
+
+
+@contextmanager
+def _bar(what: str) -> Generator[Move]:
     # What a bar takes is imported where there is one: most commands are done before it could be seen.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import (  # noqa: PLC0415

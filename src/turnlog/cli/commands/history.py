@@ -271,7 +271,7 @@ def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bo
         return shown, count(len(wanted) - len(shown), "earlier turn") if len(shown) < len(wanted) else ""
     more = None if which.limit is None else which.limit + 1
     since, until = which.times()
-    with progress_bar("indexing") as progress:
+    with progress_bar("indexing", at_once=False) as progress:
         found = log.latest(more, headish, since=since, until=until, wanted=which.wanted(), progress=progress)
     shown = which.latest(found)
     if len(shown) == len(found):
