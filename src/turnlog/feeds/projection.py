@@ -166,6 +166,7 @@ class State(Struct, frozen=True, kw_only=True):
         log: the id of the log.
         position: the global position up to which all was folded.
         event_id: the id of the event there; None at position 0.
+        digest: its digest; None where it was not kept.
         paused_at: the global position of the event that it cannot fold; None while it goes on.
         paused_event: the id of that event.
         paused_version: the version that cannot fold it, which need not be the one that the tables are of.
@@ -178,6 +179,7 @@ class State(Struct, frozen=True, kw_only=True):
     log: str | None
     position: int = 0
     event_id: str | None = None
+    digest: str | None = None
     paused_at: int | None = None
     paused_event: str | None = None
     paused_version: int | None = None

@@ -409,6 +409,7 @@ class Runner:
             state,
             position=position,
             event_id=None if event is None else event.header.id,
+            digest=None if event is None else event.digest,
             has_traces=state.has_traces or has_forgotten,
         )
 
@@ -508,7 +509,7 @@ def _check_log(transaction: ReadTransaction, given: Projection, state: State) ->
     else:
         try:
             if state.event_id is not None:
-                check_seen(transaction, state.position, state.event_id)
+                check_seen(transaction, state.position, state.event_id, digest=state.digest)
         except StoreCutError as error:
             why = str(error)
         else:

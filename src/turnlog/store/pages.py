@@ -95,6 +95,8 @@ def check_seen(transaction: ReadTransaction, position: int, event_id: str, *, di
     now = transaction.at_global(position)
     if now is None or now.header.id != event_id or (digest is not None and now.digest != digest):
         found = "none" if now is None else f"event {now.header.id!r}"
+        if now is not None and now.header.id == event_id:
+            found += " with another digest"
         _log.error("who follows the log has read event %s at %d, which is not there any more", event_id, position)
         raise StoreCutError(
             f"global position {position:,} has {found}, and had event {event_id!r} when it was read: the log was "

@@ -368,6 +368,27 @@ def test_other_events_in_the_places_of_lost_ones_have_other_keys(tmp_path: Path)
     assert lost.key != came.key
 
 
+def test_feed_does_not_go_on_behind_another_event_of_the_same_id(tmp_path: Path) -> None:
+    """It was not delivered: that of before was, which the log has lost."""
+    ids = [new_id() for _ in range(2)]
+    own = tmp_path / "log.db"
+    for text in ("An answer.", "Another one."):
+        own.unlink(missing_ok=True)
+        given = iter(ids)
+        with TurnLog(
+            open_store(f"sqlite:///{own}", projections=synchronous()), sources=Sources(new_id=partial(next, given))
+        ) as log:
+            log.add_turn(text)
+            if text == "An answer.":
+                log.feeds.feed(Shelf()).run()
+                log.feeds.run(["usage"])
+            else:
+                with pytest.raises(StoreCutError, match="was rolled back or written anew"):
+                    log.feeds.feed(Shelf()).run()
+                with pytest.raises(StoreCutError, match=r"2 has event .* with another digest, and had event"):
+                    log.feeds.run(["usage"])
+
+
 def test_feed_of_another_log_is_not_moved(filed: TurnLog, tmp_path: Path) -> None:
     """It could not go on anyway."""
     filed.add_turn("one")

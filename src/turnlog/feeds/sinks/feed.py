@@ -245,7 +245,7 @@ class Feed:
                 try:
                     if not running.is_kept:
                         # Nothing is made for a feed that cannot begin.
-                        reader.check(state.position, state.event_id, state.log)
+                        reader.check(state)
                     place = self._sink.open(self._store)
                     if place is not None:
                         running.found(place)
@@ -292,7 +292,7 @@ class Feed:
         place, had = running.place, running.state.delivered_to
         if place is None or not running.lacks:
             return
-        running.note(position=place.position, event_id=place.event_id, pending=None, delivered_to=place.position)
+        running.note(**_standing_at(place), delivered_to=place.position)
         if on_back is not None:
             on_back(
                 f"{self._sink.kind} {self._sink.destination!r} ends at global position {place.position:,}, "
@@ -349,9 +349,7 @@ class Feed:
         state = running.state
         until = self._until or state.pending
         batch = running.reader.batch(
-            state.position,
-            state.event_id,
-            state.log,
+            state,
             # It may have been moved since.
             until=until if until is not None and until > state.position else None,
             events_max=self._batch_events,
@@ -374,6 +372,7 @@ class Feed:
             log=batch.log,
             position=batch.last,
             event_id=batch.event_id,
+            digest=batch.digest,
             pending=None,
             delivered=state.delivered + len(batch.records),
             delivered_to=batch.records[-1].position if batch.records else state.delivered_to,
@@ -476,7 +475,7 @@ class _Running:
             sent_to = 0 if self.state.choice.public else place.position
             known |= {"delivered_to": place.position, "sent_to": max(self.state.sent, sent_to)}
         if place.position > self.state.position:
-            self.note(**known, position=place.position, event_id=place.event_id, pending=None)
+            self.note(**known, **_standing_at(place))
         else:
             self.state = msgspec.structs.replace(self.state, **known)
 
@@ -503,6 +502,11 @@ class _Running:
         line = " ".join(said.split())[:_ERROR_CHARACTERS_MAX]
         since = time if self.state.error is None else self.state.error_time
         self.save(error=line, error_time=since)
+
+
+def _standing_at(place: Place) -> dict[str, Any]:
+    """Return the changes to the state of a feed that goes on at a place."""
+    return {"position": place.position, "event_id": place.event_id, "digest": place.digest, "pending": None}
 
 
 def _is_transient(error: BaseException) -> bool:

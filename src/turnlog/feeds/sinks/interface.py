@@ -57,11 +57,13 @@ class Place(Struct, frozen=True, kw_only=True):
         log: the id of the log.
         position: the global position of the last event that it has.
         event_id: the id of that event; None where it is not known.
+        digest: its digest, likewise.
     """
 
     log: str
     position: int
     event_id: str | None
+    digest: str | None = None
 
 
 class SinkRecord(Struct, frozen=True, kw_only=True):
@@ -95,7 +97,7 @@ class SinkRecord(Struct, frozen=True, kw_only=True):
     @property
     def place(self) -> Place:
         """Where a destination is that has all up to this one."""
-        return Place(log=self.log, position=self.position, event_id=self.id)
+        return Place(log=self.log, position=self.position, event_id=self.id, digest=self.recorded.digest)
 
     @property
     def is_long(self) -> bool:

@@ -41,6 +41,7 @@ class _Line(Struct, frozen=True, kw_only=True):
     global_position: int
     id: str
     time: str
+    digest: str | None = None
 
     @property
     def day(self) -> date:
@@ -248,7 +249,9 @@ class JSONLines(Sink):
                     continue
                 self._remove_emptied()
                 found = self._parsed(line, path, "the last line")
-                self._last = Place(log=found.log, position=found.global_position, event_id=found.id)
+                self._last = Place(
+                    log=found.log, position=found.global_position, event_id=found.id, digest=found.digest
+                )
                 self._open(path)
                 self._day = found.day
                 break

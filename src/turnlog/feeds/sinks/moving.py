@@ -41,6 +41,7 @@ def move(store: Store, states: FeedStates, name: str, position: int) -> FeedStat
             log=state.log or log,
             position=position,
             event_id=None if at is None else at.header.id,
+            digest=None if at is None else at.digest,
             pending=None,
             # What was delivered does not tell any more whether the destination lacks something.
             delivered_to=0,

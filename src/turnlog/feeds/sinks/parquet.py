@@ -96,6 +96,7 @@ class _About(Struct, frozen=True, kw_only=True):
         first: the global position from which on the log was looked at.
         last: the one up to which it was.
         event_id: the id of the event there.
+        digest: its digest; None in files of before it was written.
         days: the days that have a file of the batch.
     """
 
@@ -105,6 +106,7 @@ class _About(Struct, frozen=True, kw_only=True):
     last: int
     event_id: str
     days: list[str]
+    digest: str | None = None
 
 
 class ParquetFiles(Sink):
@@ -147,7 +149,7 @@ class ParquetFiles(Sink):
                 about = self._about(paths[0])
                 # Before a later batch was begun, this one was whole.
                 if self._unfinished or any(path.parent.name == _folder_of(about.days[-1]) for path in paths):
-                    return Place(log=about.log, position=about.last, event_id=about.event_id)
+                    return Place(log=about.log, position=about.last, event_id=about.event_id, digest=about.digest)
                 self._unfinished = first, paths
         return None
 
@@ -162,6 +164,7 @@ class ParquetFiles(Sink):
             first=batch.first,
             last=batch.last,
             event_id=batch.event_id,
+            digest=batch.digest,
             days=sorted(days),
         )
         self._folder.keep()

@@ -57,15 +57,11 @@ class LogReader:
         self._choice = choice
         self._reads_content = reads_content
 
-    def batch(
-        self, after: int, event_id: str | None, log: str | None, *, until: int | None, events_max: int, bytes_max: int
-    ) -> Batch | None:
+    def batch(self, state: FeedState, *, until: int | None, events_max: int, bytes_max: int) -> Batch | None:
         """Return the next batch; None where the log has no more.
 
         Args:
-            after: the global position up to which all was delivered.
-            event_id: the id of the event there, if it is known.
-            log: the id of the log, if it is known.
+            state: how far the feed has come.
             until: a global position, up to which it goes at most.
             events_max: how many events it has at most.
             bytes_max: how many bytes of content, about.
@@ -77,7 +73,8 @@ class LogReader:
         with self._store.read() as transaction:
             end = transaction.log_end()
             genesis = transaction.genesis()
-            self._check(transaction, after, event_id, log, end)
+            self._check(transaction, state, end)
+            after = state.position
             if genesis is None or end == after:
                 return None
             identity = genesis.header.id
@@ -111,14 +108,14 @@ class LogReader:
                 end=end,
             )
 
-    def check(self, after: int, event_id: str | None, log: str | None) -> None:
-        """Check that a feed can go on from a global position; see `batch`.
+    def check(self, state: FeedState) -> None:
+        """Check that a feed can go on from where it is; see `batch`.
 
         Raises:
             StoreCutError: the log ends before that, has another event there, or is another one.
         """
         with self._store.read() as transaction:
-            self._check(transaction, after, event_id, log, transaction.log_end())
+            self._check(transaction, state, transaction.log_end())
 
     def log(self) -> str | None:
         """Return the id of the log; None while it is empty."""
@@ -158,11 +155,11 @@ class LogReader:
             if found:
                 yield [found[position] for position in sorted(found)]
 
-    def _check(self, transaction: ReadTransaction, after: int, event_id: str | None, log: str | None, end: int) -> None:
-        genesis = transaction.genesis()
-        if log is not None and genesis is not None and genesis.header.id != log:
+    def _check(self, transaction: ReadTransaction, state: FeedState, end: int) -> None:
+        after, genesis = state.position, transaction.genesis()
+        if state.log is not None and genesis is not None and genesis.header.id != state.log:
             raise StoreCutError(
-                f"the feed is of log {log!r}, and this is log {genesis.header.id!r}", position=after, end=end
+                f"the feed is of log {state.log!r}, and this is log {genesis.header.id!r}", position=after, end=end
             )
         if end < after:
             raise StoreCutError(
@@ -171,8 +168,8 @@ class LogReader:
                 position=after,
                 end=end,
             )
-        if event_id is not None:
-            check_seen(transaction, after, event_id)
+        if state.event_id is not None:
+            check_seen(transaction, after, state.event_id, digest=state.digest)
 
     def _record(self, transaction: ReadTransaction, recorded: Recorded, log: str) -> SinkRecord:
         is_closed = recorded.unreadable and not recorded.erased

@@ -51,6 +51,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
         log: the id of the log; None while that is not known.
         position: the global position up to which all was delivered, or is not wanted.
         event_id: the id of the event there; None where it is not known.
+        digest: its digest, likewise.
         pending: the last global position of the batch that is being delivered, if that is to be kept. Of a sink that
             takes back it is kept for the first batch, too.
         erased_to: the global position of the last erasure that was carried out in the destination.
@@ -72,6 +73,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
     log: str | None = None
     position: int = 0
     event_id: str | None = None
+    digest: str | None = None
     pending: int | None = None
     erased_to: int = 0
     erased_id: str | None = None
