@@ -212,9 +212,10 @@ class Feeds:
             if transaction.log_end() < INDEXED_EVENTS:
                 return None
         try:
-            folded = self._bring_up(TimesSaid.name, progress).position
+            if self._bring_up(TimesSaid.name, progress).skipped:
+                return None
             with self.target.reader() as db:
-                return said_between(db, since, until, folded)
+                return said_between(db, since, until)
         except TurnlogError as error:
             _log.info("all turns are looked at: %s", error)
             return None

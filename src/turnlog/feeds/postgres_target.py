@@ -314,6 +314,17 @@ class PostgresTarget(Target):
             message = " ".join(f"{error.diag.message_primary or error}{detail}".split())
             raise StoreError(f"projections in {self.place!r} cannot be used: {message}") from error
 
+    @contextmanager
+    def _read_whole(self) -> Generator[None]:
+        """Raise it as turnlog's own where what is kept of projections cannot be read."""
+        try:
+            with self.converted():
+                yield
+        except msgspec.DecodeError as error:
+            raise StoreError(
+                f"projections in {self.place!r} cannot be used: what is kept of one is damaged ({error})"
+            ) from error
+
     # How far projections have come
 
     def make(self, db: psycopg.Cursor[Any], projection: Projection) -> None:
@@ -331,9 +342,9 @@ class PostgresTarget(Target):
 
     def load(self, db: psycopg.Cursor[Any], name: str) -> State | None:
         """Return how far a projection has come. Nobody else folds it until the transaction ends."""
-        with self.converted():
+        with self._read_whole():
             rows = db.execute("SELECT state FROM turnlog_projections WHERE name = %s FOR UPDATE", (name,)).fetchall()
-        return msgspec.json.decode(rows[0][0], type=State) if rows else None
+            return msgspec.json.decode(rows[0][0], type=State) if rows else None
 
     def save(self, db: psycopg.Cursor[Any], projection: Projection, state: State) -> None:
         """Keep how far a projection has come."""
@@ -349,9 +360,9 @@ class PostgresTarget(Target):
 
     def skips(self, db: psycopg.Cursor[Any], name: str) -> list[Skip]:
         """Return the events that a projection passes over."""
-        with self.converted():
+        with self._read_whole():
             rows = db.execute("SELECT skip FROM turnlog_skipped WHERE name = %s", (name,)).fetchall()
-        found = [msgspec.json.decode(text, type=Skip) for (text,) in rows]
+            found = [msgspec.json.decode(text, type=Skip) for (text,) in rows]
         return sorted(found, key=lambda skip: skip.position)
 
     def skip(self, db: psycopg.Cursor[Any], skip: Skip) -> None:

@@ -227,8 +227,9 @@ class SQLiteTarget(Target, Resting):
 
     def load(self, db: sqlite3.Cursor, name: str) -> State | None:
         """Return how far a projection has come."""
-        rows = db.execute("SELECT state FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
-        return msgspec.json.decode(rows[0][0], type=State) if rows else None
+        with self._read_whole():
+            rows = db.execute("SELECT state FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
+            return msgspec.json.decode(rows[0][0], type=State) if rows else None
 
     def save(self, db: sqlite3.Cursor, projection: Projection, state: State) -> None:
         """Keep how far a projection has come."""
@@ -241,8 +242,9 @@ class SQLiteTarget(Target, Resting):
 
     def skips(self, db: sqlite3.Cursor, name: str) -> list[Skip]:
         """Return the events that a projection passes over."""
-        rows = db.execute("SELECT skip FROM turnlog_skipped WHERE name = ?", (name,)).fetchall()
-        found = [msgspec.json.decode(text, type=Skip) for (text,) in rows]
+        with self._read_whole():
+            rows = db.execute("SELECT skip FROM turnlog_skipped WHERE name = ?", (name,)).fetchall()
+            found = [msgspec.json.decode(text, type=Skip) for (text,) in rows]
         return sorted(found, key=lambda skip: skip.position)
 
     def skip(self, db: sqlite3.Cursor, skip: Skip) -> None:
@@ -429,12 +431,24 @@ class SQLiteTarget(Target, Resting):
         except sqlite3.Error as error:
             raise self._error(error) from error
 
+    @contextmanager
+    def _read_whole(self) -> Generator[None]:
+        """Raise it as turnlog's own where what is kept of projections cannot be read."""
+        try:
+            with self._converted():
+                yield
+        except msgspec.DecodeError as error:
+            raise self._damage(error) from error
+
+    def _damage(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"the database of projections {str(self._path)!r} is damaged, or none ({error}): if it is one, remove it, "
+            "with its -wal and -shm files, and it is built again from the log"
+        )
+
     def _error(self, error: sqlite3.Error) -> StoreError:
         if is_damaged(error):
-            return StoreError(
-                f"the database of projections {str(self._path)!r} is damaged, or none ({error}): if it is one, remove "
-                "it, with its -wal and -shm files, and it is built again from the log"
-            )
+            return self._damage(error)
         kind = _KINDS.get(_primary_code(error), StoreError)
         return kind(f"the database of projections {str(self._path)!r} cannot be used: {error}")
 

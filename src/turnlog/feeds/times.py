@@ -44,22 +44,25 @@ class TimesSaid(Projection):
                 self.fold(db, event)
 
 
-def said_between(db: Any, since: datetime | None, until: datetime | None, folded: int) -> tuple[range, ...]:
+def said_between(db: Any, since: datetime | None, until: datetime | None) -> tuple[range, ...]:
     """Return global positions among which all turns are that were said in a time, the last ones first.
 
+    Turns behind the last one in the table may be of any time. It is of the same snapshot as what is asked of the table:
+    others bring that up to date meanwhile, or build it anew.
+
     Args:
-        db: a transaction of the target.
+        db: a transaction of the target, in which no turn is passed over.
         since: the turns were said then, or later.
         until: they were said before that.
-        folded: the global position up to which turns are in the table. What is behind it may be of any time.
     """
     bounds = [("time_ms >= ?", since), ("time_ms <= ?", until)]
     given = [(condition, ms_of(time)) for condition, time in bounds if time is not None]
     within = " AND ".join(condition for condition, _ in given) or "time_ms IS NOT NULL"
+    [(last,)] = db.execute("SELECT MAX(position) FROM times_said").fetchall()
     ends: list[int] = []
     for condition, values in ((within, [ms for _, ms in given]), ("time_ms IS NULL", [])):
         statement = f"SELECT MIN(position), MAX(position) FROM times_said WHERE {condition}"
         [found] = db.execute(statement, values).fetchall()
         ends += [position for position in found if position is not None]
-    behind = range(folded + 1, AFTER_ALL)
+    behind = range((last or 0) + 1, AFTER_ALL)
     return (behind, range(min(ends), max(ends) + 1)) if ends else (behind,)

@@ -6,6 +6,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import BytesIO
@@ -19,8 +20,10 @@ from tests.sealed_log import seals_in
 
 from turnlog import AsyncTurnLog, ReplyFacts, TurnLog
 from turnlog.errors import MetaError, NotFoundError, StoreError, UnknownTurnError
+from turnlog.feeds import Status
 from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.search import Search, terms_of, words_of
+from turnlog.feeds.times import TimesSaid
 from turnlog.feeds.usage import TOKENS_MAX, UsageSum
 from turnlog.model import Origin, Usage
 
@@ -404,6 +407,57 @@ def test_turns_of_a_time_are_found_where_there_can_be_no_index(tmp_path: Path) -
     with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
         of_a_time(log)
         check_times(log)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_turns_of_a_time_are_found_once_while_somebody_brings_the_index_up(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came is in the index by the time that it is asked."""
+    of_a_time(log)
+
+    def bring_up(name: str, progress: Any) -> Status:
+        [status] = log.feeds.run([name], progress=progress)
+        log.add_turn("meanwhile")
+        log.feeds.run([name])
+        return status
+
+    monkeypatch.setattr(log.feeds, "_bring_up", bring_up)
+    found = log.latest(None, since=datetime.min.replace(tzinfo=UTC))
+    assert found == log.latest(None)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_turns_of_a_time_are_found_where_one_is_passed_over(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index does not have it."""
+    of_a_time(log)
+
+    def refuse(*_: object) -> None:
+        raise ValueError("no time is like this one")
+
+    monkeypatch.setattr(TimesSaid, "fold", refuse)
+    log.feeds.run(["times"])
+    log.feeds.skip("times", "for a test")
+    monkeypatch.undo()
+    monkeypatch.setattr("turnlog.feeds.facade.INDEXED_EVENTS", 0)
+    check_times(log)
+    [*_, status] = log.feeds.status()
+    assert (status.lag, len(status.skipped)) == (0, 1)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_index_that_does_not_know_how_far_it_has_come_is_told(tmp_path: Path) -> None:
+    """What is kept of that is damaged; turns of a time are found all the same."""
+    path = tmp_path / "log.db-projections"
+    with TurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+        ids = of_a_time(log)
+        check_times(log)
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("UPDATE turnlog_projections SET state = substr(state, 2)")
+        check_times(log)
+        with pytest.raises(StoreError, match=r"is damaged, or none \(.*remove it"):
+            log.feeds.status()
+        assert "is damaged, or none" in (log.erase(turn=ids[0], reason="asked").remains or "")
 
 
 @pytest.mark.usefixtures("indexed")

@@ -1,6 +1,7 @@
 """Running feeds: what is delivered, how far that is, what is tried again, and what is not."""
 
 import fcntl
+import json
 import os
 import sqlite3
 import stat
@@ -10,6 +11,7 @@ from base64 import b64decode
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
-from turnlog.feeds.sinks import Batch, FeedStates, JSONLines, Place, Sink, SinkRecord
+from turnlog.feeds.sinks import Batch, Choice, FeedStates, JSONLines, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.feed import ATTEMPTS, Feed, _Running  # pyright: ignore[reportPrivateUsage]
 from turnlog.feeds.sinks.states import FORGOTTEN
 from turnlog.ids import new_id
@@ -151,12 +153,23 @@ def test_batches_are_bounded(filed: TurnLog) -> None:
     filed.feeds.feed(shelf, batch=2).run()
     assert [len(batch.records) for batch in shelf.batches] == [2, 2, 1]
     assert spans(shelf) == ["1-2", "3-4", "5-5"]
-    digest = b64decode(last.digest.removeprefix("sha256-")).hex()
-    assert shelf.batches[-1].key == f"{filed.id}:5-5:{digest[:16]}"
+    text = json.dumps([{"topics": [], "public": False, "unseal": False}, last.digest], separators=(",", ":"))
+    assert shelf.batches[-1].key == f"{filed.id}:5-5:{sha256(text.encode()).hexdigest()[:16]}"
     small = Shelf()
     small.batch_bytes = 10
     filed.feeds.feed(small, name="small").run()
     assert [len(batch.records) for batch in small.batches] == [1, 1, 1, 1, 1]
+
+
+def test_batches_of_other_events_have_other_keys(filed: TurnLog) -> None:
+    """Whichever of them is another one, and where other parts of the same are delivered."""
+    for text in ("one", "two"):
+        filed.add_turn(text)
+    shelf = Shelf()
+    filed.feeds.feed(shelf).run()
+    [batch] = shelf.batches
+    others = [replace(batch, records=batch.records[1:]), replace(batch, choice=Choice(public=True))]
+    assert len({each.key for each in (batch, *others)}) == 3
 
 
 def test_topics_are_picked(filed: TurnLog) -> None:

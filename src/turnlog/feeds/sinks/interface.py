@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import msgspec
@@ -119,12 +120,7 @@ class SinkRecord(Struct, frozen=True, kw_only=True):
 
 def record_key(log: str, recorded: Recorded) -> str:
     """Return the idempotency key of an event: another one for what comes to its place in a log that lost its end."""
-    return f"{log}:{recorded.global_position}:{_beginning(recorded.digest)}"
-
-
-def _beginning(digest: str) -> str:
-    """Return the first 8 bytes of a digest, in hexadecimal."""
-    return sri_bytes(digest)[:8].hex()
+    return f"{log}:{recorded.global_position}:{sri_bytes(recorded.digest)[:8].hex()}"
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -152,8 +148,9 @@ class Batch(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """The idempotency key of the batch."""
-        return f"{self.log}:{self.first}-{self.last}:{_beginning(self.digest)}"
+        """The idempotency key of the batch: of its events, and of what of them is delivered."""
+        content = msgspec.json.encode([self.choice, *(record.recorded.digest for record in self.records)])
+        return f"{self.log}:{self.first}-{self.last}:{sha256(content).hexdigest()[:16]}"
 
 
 class Sink(ABC):
