@@ -6,7 +6,7 @@ import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast, get_args
 
 import msgspec
 from msgspec import Raw, Struct
@@ -156,8 +156,8 @@ def _has_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_plain_meta(topic: str, public: bool, meta: bytes) -> bool:
-    if topic == BOOKMARK:
-        return False  # what is right in one part depends on the other
+    if topic == BOOKMARK or b"null" in meta:
+        return False  # what is right in one part depends on the other, and null on where it stands
     try:
         record = _record.decode(meta)
         if _encoder.encode(record) != meta:
@@ -312,12 +312,42 @@ def _meta_flaws(event: Event, shape: Shape) -> Iterator[str]:
     if event.private is not None:
         for name in sorted(_keys(event.private.meta) & (shape.public | set(shape.cited))):
             yield f"{name!r} stands in its private part"
+    for part in (event.header.meta, None if event.private is None else event.private.meta):
+        if part is not None and b"null" in bytes(part):
+            yield from (f"{name!r} is null, and not absent" for name in _nulls(shape.kind, _record.decode(part)))
     if event.unreadable:
         _check_public(event)
         return
     meta = meta_of(event, shape.kind)
     if isinstance(meta, BookmarkMeta):
         yield from _bookmark_flaws(meta)
+
+
+def _nulls(kind: type[Struct], value: object) -> Iterator[str]:
+    """Yield the names of fields that are null and can only be absent: of a record, of records in it, or of a list."""
+    if isinstance(value, list):
+        for each in cast("list[object]", value):
+            yield from _nulls(kind, each)
+    if not isinstance(value, dict):
+        return
+    record = cast("dict[str, object]", value)
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in record:
+            given = record[field.encode_name]
+            if given is None and field.default is None:
+                yield field.encode_name
+            for nested in _records_of(field.type):
+                yield from _nulls(nested, given)
+
+
+def _records_of(kind: object) -> Iterator[type[Struct]]:
+    """Yield the kinds of records that a field can have. Blocks of content are none: they are as they were given."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        if kind.__struct_config__.tag is None:
+            yield kind
+    else:
+        for each in get_args(kind):
+            yield from _records_of(each)
 
 
 def _check_public(event: Event) -> None:

@@ -169,6 +169,12 @@ FLAWED: dict[str, tuple[Event, str]] = {
     "text of an error in the header": (_event(public={"error": "e"}), "'error' stands in its header"),
     "citation in the header": (_event(public={"call": OTHER}), "'call' stands in its header"),
     "role in the private part": (_event(private={"role": "system"}), "'role' stands in its private part"),
+    "null for a field that is absent": (_event(private={"head": None}), "'head' is null, and not absent"),
+    "null for public one": (_event(public={"model": None}), "'model' is null, and not absent"),
+    "null in a record of it": (
+        _event(private={"origin": {"format": "x", "ids": [], "session": None}}),
+        "'session' is null, and not absent",
+    ),
     "citation in the private part": (_event(private={"continues": [OTHER]}), "'continues' stands in its private part"),
     "set without a turn": (
         _event("gpt.bookmark", {"action": "set"}, {"name": "n"}, payload=False),
