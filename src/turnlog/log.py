@@ -51,7 +51,7 @@ from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.record.lookup import find_event, find_turn
 from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
-from turnlog.turn import Turn, turn_of
+from turnlog.turn import Turn, of_time, turn_of
 
 if TYPE_CHECKING:
     from turnlog.agent import loop
@@ -598,7 +598,7 @@ class TurnLog:
             UnknownTurnError: there is no such turn.
             MetaError: a time says no zone.
         """
-        fits = _said(since, until, wanted)
+        fits = of_time(since, until, wanted)
         spans = self._spans(since, until, headish, progress=progress)
         with self.store.read() as transaction:
             if headish is None:
@@ -1022,7 +1022,7 @@ class TurnLog:
             raise MetaError("headish: give a turn, or None for the whole log", field="headish")
         if limit is not None and limit < 1:
             raise MetaError(f"limit: must be at least 1, got {limit}", field="limit")
-        said = _said(since, until, wanted)
+        said = of_time(since, until, wanted)
         spans = self._spans(since, until, headish)
         return interop.portable.export(
             self.store,
@@ -1328,20 +1328,6 @@ class TurnLog:
 def _bounded(limit: int | None) -> int | None:
     """Return a limit as iterators take it: any number is one."""
     return None if limit is None else min(max(limit, 0), sys.maxsize)
-
-
-def _said(
-    since: datetime | None, until: datetime | None, wanted: Callable[[Turn], bool] | None
-) -> Callable[[Turn], bool] | None:
-    """Return what tells whether a turn was said in a time and is wanted; None where every turn is one.
-
-    Raises:
-        MetaError: a time says no zone.
-    """
-    check_times(since=since, until=until)
-    if since is None and until is None:
-        return wanted
-    return lambda turn: is_between(turn.said_at, since, until) and (wanted is None or wanted(turn))
 
 
 def _is_wanted(wanted: Callable[[Turn], bool], recorded: Recorded) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.events import Recorded, turn_meta
-from turnlog.events.times import said_at, time_of
+from turnlog.events.times import check_times, is_between, said_at, time_of
 from turnlog.model import Spelling, TurnMeta, normal_stop_reason, spell_stop_reason
 
 
@@ -100,6 +101,20 @@ class Turn(Struct, frozen=True, kw_only=True):
         }
         record |= {"time": self.time.isoformat(), "said_at": self.said_at.isoformat()}
         return record
+
+
+def of_time(
+    since: datetime | None, until: datetime | None, wanted: Callable[[Turn], bool] | None
+) -> Callable[[Turn], bool] | None:
+    """Return what tells whether a turn was said in a time and is wanted; None where every turn is one.
+
+    Raises:
+        MetaError: a time says no zone.
+    """
+    check_times(since=since, until=until)
+    if since is None and until is None:
+        return wanted
+    return lambda turn: is_between(turn.said_at, since, until) and (wanted is None or wanted(turn))
 
 
 def turn_of(recorded: Recorded, meta: TurnMeta | None = None) -> Turn:

@@ -15,10 +15,9 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import UNITS_S
 from turnlog.cli.usage import options
-from turnlog.events.times import is_between
 from turnlog.log import TurnLog
 from turnlog.projections import Bookmark, Thread
-from turnlog.turn import Turn
+from turnlog.turn import Turn, of_time
 
 T = TypeVar("T")
 
@@ -147,11 +146,7 @@ class TurnFilter(ListOptions):
         Raises:
             UsageError: a time is none.
         """
-        since, until = self.times()
-        wanted = self.wanted(heads)
-        if since is None and until is None:
-            return wanted
-        return lambda turn: is_between(turn.said_at, since, until) and (wanted is None or wanted(turn))
+        return of_time(*self.times(), self.wanted(heads))
 
     def of(self, turns: Sequence[Turn], log: TurnLog) -> list[Turn]:
         """Return the turns of a log that are wanted, however many.
