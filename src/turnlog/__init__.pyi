@@ -109,7 +109,7 @@ from .model import (
     TurnMeta,
     Usage,
 )
-from .projections import Bookmark, MovedBookmark, Thread
+from .projections import Bookmark, MovedBookmark, Thread, TurnFilter
 from .providers.replay import RecordedReply
 from .registers import ImportedRegister, Pointer
 from .sources import Sources
@@ -226,6 +226,7 @@ __all__ = [
     "Toolbox",
     "ToolsNoted",
     "Turn",
+    "TurnFilter",
     "TurnGroup",
     "TurnLog",
     "TurnMeta",

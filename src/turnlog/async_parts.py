@@ -281,7 +281,7 @@ class AsyncFeeds(Part[Feeds]):
     """Search, usage and other projections of a log; see `turnlog.feeds.Feeds`."""
 
     search = waits(Feeds.search)
-    said_between = waits(Feeds.said_between)
+    spans = waits(Feeds.spans)
     unsearchable = reads(Feeds.unsearchable)
     usage = waits(Feeds.usage)
     total_usage = waits(Feeds.total_usage)

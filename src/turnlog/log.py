@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -27,7 +27,6 @@ from turnlog.errors import (
     UnknownTurnError,
 )
 from turnlog.events import TURN, Recorded, Seals
-from turnlog.events.times import check_times, is_between
 from turnlog.hurry import HURRY
 from turnlog.ids import parse_id
 from turnlog.model import (
@@ -42,16 +41,17 @@ from turnlog.model import (
     document_block,
 )
 from turnlog.model.plain import check_one_of
-from turnlog.projections import Thread
+from turnlog.projections import Thread, TurnFilter
 from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.threads import count_threads, count_turns, latest_threads
+from turnlog.projections.filters import check_filter
+from turnlog.projections.threads import LOOKED_AT_MAX, TooManyTurnsError, count_threads, count_turns, latest_threads
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import children
 from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.record.lookup import find_event, find_turn
 from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
-from turnlog.turn import Turn, of_time, turn_of
+from turnlog.turn import Turn, fitting, turn_of
 
 if TYPE_CHECKING:
     from turnlog.agent import loop
@@ -575,40 +575,43 @@ class TurnLog:
         limit: int | None,
         headish: str | None = None,
         *,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        which: TurnFilter = projections.EVERY_TURN,
         wanted: Callable[[Turn], bool] | None = None,
         progress: Progress | None = None,
     ) -> list[Turn]:
         """Return the turns that were recorded last, in global order; all of them where there are no more than `limit`.
 
         The log is read from its end, as far as it takes to find so many. Of a thread, the last turn of each of its
-        branches is read too. Of a long log the turns of a time are found by a projection, `times`, which is brought up
-        to date; where it cannot be, all turns are looked at.
+        branches is read too. Of a long log the turns of a time, and those of a role or model that are not among the
+        last ones, are found by a projection, `listings`, which is brought up to date; where it cannot be, all turns are
+        looked at.
 
         Args:
             limit: how many; None for all.
             headish: a turn or bookmark: only turns of the threads that it belongs to, as `thread` returns them.
-            since: only turns that were said at that time or later.
-            until: only turns that were said before that time.
+            which: only turns of a time, a role or a model.
             wanted: only turns of which this is true.
             progress: told now and then while the projection is brought up to date.
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: a time says no zone.
+            MetaError: `which` is no filter.
         """
-        fits = of_time(since, until, wanted)
-        spans = self._spans(since, until, headish, progress=progress)
-        with self.store.read() as transaction:
-            if headish is None:
-                found = projections.turns_within(transaction, spans or projections.ANYWHERE)
-            else:
+        fits = fitting(which, wanted)
+        most = _bounded(limit)
+        if headish is not None:
+            with self.store.read() as transaction:
                 head = find_turn(transaction, headish).header
-                found = projections.turns_backwards(transaction, head.stream, head.position)
-            turns = map(turn_of, found)
-            fitting = turns if fits is None else filter(fits, turns)
-            return list(islice(fitting, _bounded(limit)))[::-1]
+                return _last(projections.turns_backwards(transaction, head.stream, head.position), fits, most)
+        if most is not None and not which.is_of_time:
+            with self.store.read() as transaction:
+                turns = projections.turns_within(transaction, projections.ANYWHERE)
+                found = _last(islice(turns, LOOKED_AT_MAX if which.is_of_speaker else None), fits, most)
+            if len(found) == most or not which.is_of_speaker:
+                return found
+        spans = self._spans(which, progress=progress)
+        with self.store.read() as transaction:
+            return _last(projections.turns_within(transaction, spans or projections.ANYWHERE), fits, most)
 
     def thread(self, headish: str) -> list[Turn]:
         """Return all turns of the threads that a turn belongs to, in global order: what `turnlog log` draws.
@@ -636,56 +639,50 @@ class TurnLog:
         self,
         limit: int | None = None,
         *,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        which: TurnFilter = projections.EVERY_TURN,
         among: Callable[[Thread], bool] | None = None,
         wanted: Callable[[Turn], bool] | None = None,
         progress: Progress | None = None,
     ) -> list[Thread]:
         """Return the threads with the latest activity, the latest one last.
 
-        A few are found by the last turns of the log, and those of a time as `latest` finds turns of a time.
+        A few are found by the last turns of the log, and those of a time, a role or a model as `latest` finds turns.
 
         Args:
             limit: how many; None for all.
-            since: only threads whose last turn was said at that time or later.
-            until: only threads whose last turn was said before that time.
+            which: only threads whose last turn was said in a time, and which have a turn of a role and a model.
             among: only threads of which this is true.
-            wanted: only threads with a turn of which this is true. The turns of one thread after the other are read
-                for it, each from its end, as far as it takes.
+            wanted: only threads with a turn of which this is true, and of this role and model. The turns of one thread
+                after the other are read for it, each from its end, as far as it takes.
             progress: told now and then while the projection is brought up to date.
 
         Raises:
-            MetaError: a time says no zone.
+            MetaError: `which` is no filter.
         """
-        check_times(since=since, until=until)
-        spans = self._spans(since, until, progress=progress)
-        with self.store.read() as transaction:
-            return latest_threads(
-                transaction,
-                _bounded(limit),
-                among=lambda thread: (
-                    is_between(datetime.fromisoformat(thread.last), since, until) and (among is None or among(thread))
-                ),
-                fits=None if wanted is None else partial(_is_wanted, wanted),
-                spans=spans,
-            )
+        times, speaker = check_filter(which).of_time(), which.of_speaker()
+        fits = fitting(speaker, wanted)
 
-    def _spans(
-        self,
-        since: datetime | None,
-        until: datetime | None,
-        headish: str | Sequence[str] | None = None,
-        *,
-        progress: Progress | None = None,
-    ) -> tuple[range, ...] | None:
-        """Return where in the log the turns are that were said in a time; None where that may be anywhere.
+        def threads(**where: Any) -> list[Thread]:
+            with self.store.read() as transaction:
+                return latest_threads(
+                    transaction,
+                    _bounded(limit),
+                    among=lambda thread: (
+                        times.takes_time(datetime.fromisoformat(thread.last)) and (among is None or among(thread))
+                    ),
+                    fits=None if fits is None else partial(_fits, fits),
+                    **where,
+                )
 
-        Of the threads of a turn every turn is looked at.
-        """
-        if headish is not None or (since is None and until is None):
-            return None
-        return self.feeds.said_between(since, until, progress=progress)
+        spans = self._spans(times, progress=progress)
+        if speaker.is_of_speaker and limit is not None:
+            with suppress(TooManyTurnsError):
+                return threads(spans=spans, turns_max=LOOKED_AT_MAX)
+        return threads(spans=spans, fitting=self._spans(speaker, progress=progress))
+
+    def _spans(self, which: TurnFilter, *, progress: Progress | None) -> tuple[range, ...] | None:
+        """Return where in the log all turns are that are wanted; None where that may be anywhere."""
+        return None if which.takes_all else self.feeds.spans(which, progress=progress)
 
     def content(self, turn: Turn | str) -> list[Block]:
         """Return what a turn says, as content blocks; a document is one block.
@@ -982,8 +979,7 @@ class TurnLog:
         headish: str | Sequence[str] | None = None,
         *,
         ancestry: bool = False,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        which: TurnFilter = projections.EVERY_TURN,
         wanted: Callable[[Turn], bool] | None = None,
         limit: int | None = None,
         progress: Progress | None = None,
@@ -997,9 +993,8 @@ class TurnLog:
             file: where to write; opened for bytes.
             headish: only the threads of this turn, or of these, with all that they continue; None for the whole log.
             ancestry: of these turns only the ancestries and the turns themselves.
-            since: of all these turns only those that were said at that time or later, each with its ancestry: what is
-                exported can be imported and verified. They are found as `latest` finds them.
-            until: only those that were said before that time, likewise.
+            which: of all these turns only those of a time, a role or a model, each with its ancestry: what is exported
+                can be imported and verified. They are found as `latest` finds them.
             wanted: only those of which this is true, likewise.
             limit: of the turns that are wanted only so many, each with its ancestry: the latest that no other one
                 continues.
@@ -1008,7 +1003,7 @@ class TurnLog:
         Raises:
             UnknownTurnError: there is no such turn.
             NotFoundError: no turn is wanted.
-            MetaError: ancestry without a turn, no turns at all, a limit below 1, or a time that says no zone.
+            MetaError: ancestry without a turn, no turns at all, a limit below 1, or `which` is no filter.
             CorruptionError: an event or a payload is not what was recorded.
             StoreBusyError: events were erased meanwhile; or, of a whole log, some have no place in it yet, and this is
                 a standby or a read-only session, which cannot give them one.
@@ -1022,14 +1017,14 @@ class TurnLog:
             raise MetaError("headish: give a turn, or None for the whole log", field="headish")
         if limit is not None and limit < 1:
             raise MetaError(f"limit: must be at least 1, got {limit}", field="limit")
-        said = of_time(since, until, wanted)
-        spans = self._spans(since, until, headish)
+        fits = fitting(which, wanted)
+        spans = None if headish is not None else self._spans(which, progress=None)
         return interop.portable.export(
             self.store,
             file,
             heads,
             ancestry=ancestry,
-            fits=None if said is None else partial(_is_wanted, said),
+            fits=None if fits is None else partial(_fits, fits),
             limit=limit,
             spans=spans or projections.ANYWHERE,
             progress=progress,
@@ -1330,8 +1325,13 @@ def _bounded(limit: int | None) -> int | None:
     return None if limit is None else min(max(limit, 0), sys.maxsize)
 
 
-def _is_wanted(wanted: Callable[[Turn], bool], recorded: Recorded) -> bool:
-    return wanted(turn_of(recorded))
+def _fits(fits: Callable[[Turn], bool], recorded: Recorded) -> bool:
+    return fits(turn_of(recorded))
+
+
+def _last(turns: Iterable[Recorded], fits: Callable[[Turn], bool] | None, limit: int | None) -> list[Turn]:
+    """Return the turns that fit, in the other order, and no more of them than so many."""
+    return list(islice(filter(fits, map(turn_of, turns)) if fits else map(turn_of, turns), limit))[::-1]
 
 
 def _itself(recorded: Recorded) -> Recorded:

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.events import Recorded, turn_meta
-from turnlog.events.times import check_times, is_between, said_at, time_of
+from turnlog.events.times import said_at, time_of
 from turnlog.model import Spelling, TurnMeta, normal_stop_reason, spell_stop_reason
+from turnlog.projections.filters import TurnFilter, check_filter
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -103,18 +104,15 @@ class Turn(Struct, frozen=True, kw_only=True):
         return record
 
 
-def of_time(
-    since: datetime | None, until: datetime | None, wanted: Callable[[Turn], bool] | None
-) -> Callable[[Turn], bool] | None:
-    """Return what tells whether a turn was said in a time and is wanted; None where every turn is one.
+def fitting(which: TurnFilter, wanted: Callable[[Turn], bool] | None) -> Callable[[Turn], bool] | None:
+    """Return what tells whether a turn is such a one and is wanted; None where every turn is.
 
     Raises:
-        MetaError: a time says no zone.
+        MetaError: the first is no filter.
     """
-    check_times(since=since, until=until)
-    if since is None and until is None:
+    if check_filter(which).takes_all:
         return wanted
-    return lambda turn: is_between(turn.said_at, since, until) and (wanted is None or wanted(turn))
+    return lambda turn: which.takes(turn.meta, turn.time_ms) and (wanted is None or wanted(turn))
 
 
 def turn_of(recorded: Recorded, meta: TurnMeta | None = None) -> Turn:

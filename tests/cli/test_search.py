@@ -133,7 +133,7 @@ def test_projections_tell_how_they_are_doing(talk: Command) -> None:
     assert talk("projections", "status").status == 0
     assert "not paused" in talk.refused("projections", "skip", "search", "--reason", "x")
     assert "no projection 'nope'" in talk.refused("projections", "run", "nope")
-    known = "'turn index', 'thread index', 'bookmark heads', 'merkle tree', 'search', 'usage', 'tools', 'times'"
+    known = "'turn index', 'thread index', 'bookmark heads', 'merkle tree', 'search', 'usage', 'tools', 'listings'"
     assert talk.refused("projections", "rebuild", "search", "nope") == f"no projection 'nope' (one of {known})"
 
 

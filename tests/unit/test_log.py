@@ -368,8 +368,8 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "ancestry UnknownTurnError": (UnknownTurnError, lambda log, _: log.ancestry(new_id())),
     "children UnknownTurnError": (UnknownTurnError, lambda log, _: log.children("x")),
     "latest UnknownTurnError": (UnknownTurnError, lambda log, _: log.latest(1, "x")),
-    "latest MetaError": (MetaError, lambda log, _: log.latest(1, since=datetime.now())),  # noqa: DTZ005 - it is refused
-    "threads MetaError": (MetaError, lambda log, _: log.threads(since=datetime.now())),  # noqa: DTZ005 - likewise
+    "latest MetaError": (MetaError, lambda log, _: log.latest(1, which=cast("Any", "user"))),
+    "threads MetaError": (MetaError, lambda log, _: log.threads(which=cast("Any", "user"))),
     "turn_count UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn_count("x")),
     "thread UnknownTurnError": (UnknownTurnError, lambda log, _: log.thread("x")),
     "content UnknownTurnError": (UnknownTurnError, lambda log, _: log.content("x")),

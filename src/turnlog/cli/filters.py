@@ -16,8 +16,8 @@ from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import UNITS_S
 from turnlog.cli.usage import options
 from turnlog.log import TurnLog
-from turnlog.projections import Bookmark, Thread
-from turnlog.turn import Turn, of_time
+from turnlog.projections import Bookmark, Thread, TurnFilter
+from turnlog.turn import Turn, fitting
 
 T = TypeVar("T")
 
@@ -31,6 +31,11 @@ def none_of(what: str, log: TurnLog, bookmark: str | None) -> str:
     if bookmark is None or any(fnmatchcase(each.name, bookmark) for each in log.bookmarks.all()):
         return f"none of the {what} is such a one"
     return f"no bookmark is such a one as {bookmark!r}: `turnlog bookmarks` lists what there is"
+
+
+def is_one_of(ids: Collection[str] | None) -> Callable[[Turn], bool] | None:
+    """Return what tells whether a turn is one of some; None for None."""
+    return None if ids is None else lambda turn: turn.id in ids
 
 
 def parse_time(text: str, option: str, *, now: datetime | None = None) -> datetime:
@@ -90,15 +95,16 @@ class ListOptions:
         """
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"--limit must be at least 1, got {self.limit}")
-        self.times()
+        self.filter()
 
-    def times(self) -> tuple[datetime | None, datetime | None]:
-        """Return from when to when; None where that is not given.
+    def filter(self, role: str | None = None, model: str | None = None) -> TurnFilter:
+        """Return which turns are wanted, by the time and by what else a listing takes.
 
         Raises:
             UsageError: a time is none, or nothing can be between the two.
         """
-        return parse_span(self.since, self.until)
+        since, until = parse_span(self.since, self.until)
+        return TurnFilter(since=since, until=until, role=role, model=model)
 
     def latest(self, found: Sequence[T]) -> list[T]:
         """Return the last ones of what stands in its order, as many as are wanted."""
@@ -106,7 +112,7 @@ class ListOptions:
 
 
 @options
-class TurnFilter(ListOptions):
+class TurnOptions(ListOptions):
     """Which turns are listed."""
 
     role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None
@@ -134,19 +140,13 @@ class TurnFilter(ListOptions):
             return None
         return {each.turn for each in log.bookmarks.all() if fnmatchcase(each.name, self.bookmark)}
 
-    def wanted(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
-        """Return what tells whether a turn is wanted, whenever it was said, of some turns or of all; None: each is."""
-        if heads is None and self.role is None and self.model is None:
-            return None
-        return lambda turn: (heads is None or turn.id in heads) and _is_said_by(turn, self.role, self.model)
-
     def fits(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
         """Return what tells whether a turn is wanted and was said in the time; None where each is.
 
         Raises:
             UsageError: a time is none.
         """
-        return of_time(*self.times(), self.wanted(heads))
+        return fitting(self.filter(self.role, self.model), is_one_of(heads))
 
     def of(self, turns: Sequence[Turn], log: TurnLog) -> list[Turn]:
         """Return the turns of a log that are wanted, however many.
@@ -157,14 +157,8 @@ class TurnFilter(ListOptions):
         return list(filter(self.fits(self.heads(log)) or bool, turns))
 
 
-def _is_said_by(turn: Turn, role: str | None, model: str | None) -> bool:
-    if role is not None and turn.role != role:
-        return False
-    return model is None or (turn.model is not None and fnmatchcase(turn.model, model))
-
-
 @options
-class BookmarkFilter(TurnFilter):
+class BookmarkOptions(TurnOptions):
     """Which bookmarks are listed, by their turns."""
 
     bookmark: Annotated[
@@ -191,7 +185,7 @@ class BookmarkFilter(TurnFilter):
 
 
 @options
-class ExportFilter(TurnFilter):
+class ExportOptions(TurnOptions):
     """Which turns are exported; each with its ancestry."""
 
     limit: Annotated[
@@ -201,7 +195,7 @@ class ExportFilter(TurnFilter):
 
 
 @options
-class ThreadFilter(ListOptions):
+class ThreadOptions(ListOptions):
     """Which threads are listed: by the time of their last turn, their bookmarks, and what turns they have."""
 
     role: Annotated[
@@ -219,26 +213,17 @@ class ThreadFilter(ListOptions):
         ),
     ] = None
 
-    def wanted(self) -> Callable[[Turn], bool] | None:
-        """Return what tells whether a thread with a turn is wanted; None where every thread is."""
-        if self.role is None and self.model is None:
-            return None
-        return lambda turn: _is_said_by(turn, self.role, self.model)
-
     def of(self, log: TurnLog) -> list[Thread]:
         """Return the threads of a log that are wanted, the one with the latest activity last.
 
         Raises:
             UsageError: a time is none.
         """
-        since, until = self.times()
         named = self.bookmark
         with progress_bar("indexing", at_once=False) as progress:
             return log.threads(
                 self.limit,
-                since=since,
-                until=until,
+                which=self.filter(self.role, self.model),
                 among=lambda thread: named is None or any(fnmatchcase(name, named) for name in thread.bookmarks),
-                wanted=self.wanted(),
                 progress=progress,
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from functools import cached_property, partial
 from hashlib import sha256
 from importlib import import_module
@@ -17,14 +16,15 @@ from platformdirs import user_cache_path, user_data_path
 from turnlog.errors import MetaError, NotFoundError, StoreError, TurnlogError
 from turnlog.events import ERASURE
 from turnlog.feeds import sinks
+from turnlog.feeds.listings import INDEXED_EVENTS, Listings, spans
 from turnlog.feeds.live import Streams
 from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
 from turnlog.feeds.search import Filter, Found, Search, SearchView, terms_of
 from turnlog.feeds.targets import SQLiteTarget, Target
-from turnlog.feeds.times import INDEXED_EVENTS, TimesSaid, said_between
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
+from turnlog.projections.filters import EVERY_TURN, TurnFilter
 from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
 from turnlog.record.fields import check_type
@@ -76,7 +76,7 @@ class Feeds:
     @property
     def projections(self) -> tuple[Projection, ...]:
         """The projections that every log can have."""
-        return (self._home.search, UsageOfTurns(), ToolActivity(), TimesSaid())
+        return (self._home.search, UsageOfTurns(), ToolActivity(), Listings())
 
     @property
     def target(self) -> SQLiteTarget | PostgresTarget:
@@ -144,15 +144,12 @@ class Feeds:
         """Pass over the event that a projection is paused at; see `Runner.skip`."""
         return self.runner().skip(name, reason)
 
-    def search(  # noqa: PLR0913 - one argument for each filter
+    def search(
         self,
         query: str,
         *,
         thread: str | None = None,
-        role: str | None = None,
-        model: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        which: TurnFilter = EVERY_TURN,
         newest: bool = False,
         limit: int = 20,
         progress: Progress | None = None,
@@ -166,10 +163,7 @@ class Feeds:
         Args:
             query: the words.
             thread: only turns of the threads of this turn, by id or bookmark.
-            role: only turns of this role.
-            model: only replies of this model.
-            since: only what was said at that time or later.
-            until: only what was said before that time.
+            which: only turns of a time, a role or a model.
             newest: the newest first instead.
             limit: how many at most, from 1 to 1,000,000.
             progress: told now and then while the index is brought up to date.
@@ -180,7 +174,7 @@ class Feeds:
             StoreError: the index cannot be brought up to date.
         """
         terms_of(query)
-        wanted = Filter(role=role, model=model, since=since, until=until, newest=newest, limit=limit)
+        wanted = Filter(which=which, newest=newest, limit=limit)
         if thread is not None:
             check_type(thread, str, "thread")
             with self.store.read() as transaction:
@@ -196,26 +190,23 @@ class Feeds:
         with self.target.reader() as db:
             return self._home.view(db).sealed()
 
-    def said_between(
-        self, since: datetime | None, until: datetime | None, *, progress: Progress | None = None
-    ) -> tuple[range, ...] | None:
-        """Return global positions among which all turns are that were said in a time, the last ones first.
+    def spans(self, which: TurnFilter, *, progress: Progress | None = None) -> tuple[range, ...] | None:
+        """Return global positions among which all turns are that are wanted, the last ones first.
 
         It is None, for all positions, of a short log, and where what finds them cannot be brought up to date.
 
         Args:
-            since: the turns were said at that time or later.
-            until: they were said before that time.
+            which: what is wanted.
             progress: told now and then while the projection is brought up to date.
         """
         with self.store.read() as transaction:
             if transaction.log_end() < INDEXED_EVENTS:
                 return None
         try:
-            if self._bring_up(TimesSaid.name, progress).skipped:
+            if self._bring_up(Listings.name, progress).skipped:
                 return None
             with self.target.reader() as db:
-                return said_between(db, since, until)
+                return spans(db, which)
         except TurnlogError as error:
             _log.info("all turns are looked at: %s", error)
             return None

@@ -15,6 +15,7 @@ from turnlog.feeds.search import (
     BY_TURN,
     COLUMNS,
     MATCHED,
+    OF_MODELS,
     OF_TERM,
     ORDER,
     SNIPPET_WORDS,
@@ -154,6 +155,7 @@ class PostgresSearch(Search):
     schema = (
         f"CREATE TABLE search_turns ({COLUMNS}, folded TEXT NOT NULL, words tsvector NOT NULL,"
         " is_partial boolean NOT NULL)",
+        OF_MODELS,
         "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
         "CREATE INDEX search_turns_words ON search_turns USING gin (words)",
         "CREATE INDEX search_turns_partial ON search_turns (position) WHERE is_partial",
@@ -247,7 +249,7 @@ def _matching(columns: str, terms: _Words, rows: str, wanted: Filter) -> tuple[s
             " ON r.stream = t.stream AND t.stream_position >= r.first"
         )
         values += [list(wanted.runs.keys()), list(wanted.runs.values())]
-    conditions = [*_conditions(terms), *picks(wanted)]
+    conditions = [*_conditions(terms), *picks(wanted, "SELECT json_array_elements_text(CAST(? AS json))")]
     values += [value for _, value in conditions]
     where = " AND ".join([f"t.position {rows}", *(condition for condition, _ in conditions)])
     return f"SELECT {columns} FROM {source} WHERE {where}", values

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError, MetaError
 from turnlog.events import TURN, turn_meta
-from turnlog.events.times import check_times, ms_of, said_at, time_of
+from turnlog.events.times import ms_of, said_at, time_of
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.feeds.words import (
@@ -35,7 +35,8 @@ from turnlog.feeds.words import (
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
 from turnlog.model.long_strings import LongStrings
-from turnlog.record.fields import check_role, check_type
+from turnlog.projections.filters import EVERY_TURN, TurnFilter, check_filter
+from turnlog.record.fields import check_type
 
 SNIPPET_WORDS = 16
 """How many words a snippet has at most."""
@@ -55,6 +56,9 @@ COLUMNS = (
 )
 """What is kept of a turn."""
 
+OF_MODELS = "CREATE INDEX search_turns_of_models ON search_turns (model) WHERE model IS NOT NULL"
+"""Tells what models there are."""
+
 PIECES_MAX = 1 << 16
 """A turn of several pieces has a row for each, at positions below zero: that of the turn times this, and the number of
 the piece from 0, both together with a minus sign."""
@@ -70,11 +74,12 @@ class Search(Projection):
     """
 
     name = "search"
-    version = 5
+    version = 6
     topics = (TURN,)
     piece_characters: ClassVar[int] = PIECE_CHARACTERS
     schema = (
         f"CREATE TABLE search_turns ({COLUMNS})",
+        OF_MODELS,
         "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
         "CREATE VIRTUAL TABLE search_words USING fts5(text, content='search_turns', content_rowid='position',"
         f" tokenize='{TOKENIZER}')",
@@ -212,32 +217,24 @@ class Filter(Struct, frozen=True, kw_only=True):
 
     Attributes:
         runs: of each stream the first position that is looked at; None for all streams.
-        role: only turns of this role.
-        model: only replies of this model.
-        since: only what was said at that time or later.
-        until: only what was said before that time.
+        which: only turns of a time, a role or a model.
+        models: the names of its models, as far as there are turns of them; None for all.
         newest: the newest first, and not the best match.
         limit: how many at most, from 1 to `LIMIT_MAX`.
 
     Raises:
-        MetaError: one of them is of another type, an unknown role, or a limit out of bounds.
+        MetaError: one of them is of another type, or a limit out of bounds.
     """
 
     runs: Mapping[str, int] | None = None
-    role: str | None = None
-    model: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
+    which: TurnFilter = EVERY_TURN
+    models: Sequence[str] | None = None
     newest: bool = False
     limit: int = 20
 
     def __post_init__(self) -> None:
         """Check what was given."""
-        if self.role is not None:
-            check_role(self.role)
-        if self.model is not None:
-            check_type(self.model, str, "model")
-        check_times(since=self.since, until=self.until)
+        check_filter(self.which)
         check_type(self.newest, bool, "newest")
         if type(self.limit) is not int or not 1 <= self.limit <= LIMIT_MAX:
             raise MetaError(f"limit: give a number from 1 to {LIMIT_MAX:,}, got {self.limit!r}", field="limit")
@@ -319,6 +316,10 @@ class SearchView:
             MetaError: there is no word in it, or too many.
         """
         terms = terms_of(query)
+        if wanted.which.model is not None:
+            there_are = self._db.execute("SELECT DISTINCT model FROM search_turns WHERE model IS NOT NULL").fetchall()
+            models = [model for (model,) in there_are if wanted.which.takes_model(model)]
+            wanted = msgspec.structs.replace(wanted, models=models)
         found = sorted([*self.whole(terms, wanted), *self._in_pieces(terms, wanted)], key=_IN_ORDER[wanted.newest])
         return [
             Found(
@@ -396,19 +397,24 @@ def _matching(columns: str, match: str, rows: str, wanted: Filter) -> tuple[str,
         values.append(json.dumps(dict(wanted.runs)))
     values.append(match)
     conditions = [f"search_words MATCH ? AND search_words.rowid {rows}"]
-    for condition, value in picks(wanted):
+    for condition, value in picks(wanted, "SELECT value FROM json_each(?)"):
         conditions.append(condition)
         values.append(value)
     return f"SELECT {columns} FROM {source} WHERE {' AND '.join(conditions)}", values
 
 
-def picks(wanted: Filter) -> list[tuple[str, Any]]:
-    """Return the conditions that pick turns by what they are, each with its value."""
+def picks(wanted: Filter, texts: str) -> list[tuple[str, Any]]:
+    """Return the conditions that pick turns by what they are, each with its value.
+
+    Args:
+        wanted: what is wanted.
+        texts: a query that gives the texts of a JSON array.
+    """
     conditions = (
-        ("t.role = ?", wanted.role),
-        ("t.model = ?", wanted.model),
-        ("t.time_ms >= ?", _ms(wanted.since)),
-        ("t.time_ms < ?", _ms(wanted.until)),
+        ("t.role = ?", wanted.which.role),
+        (f"t.model IN ({texts})", None if wanted.models is None else json.dumps(wanted.models)),
+        ("t.time_ms >= ?", _ms(wanted.which.since)),
+        ("t.time_ms < ?", _ms(wanted.which.until)),
     )
     return [(condition, value) for condition, value in conditions if value is not None]
 

@@ -2,6 +2,7 @@
 
 from turnlog.projections.bookmarks import Bookmark, BookmarkHeads, MovedBookmark
 from turnlog.projections.checkpoints import CHECKPOINTS
+from turnlog.projections.filters import EVERY_TURN, TurnFilter
 from turnlog.projections.threads import Thread, ThreadIndex, thread_size, thread_turns, turns_backwards
 from turnlog.projections.tree import TREE
 from turnlog.projections.turns import ANYWHERE, TurnIndex, turns_within
@@ -20,11 +21,13 @@ def synchronous() -> list[SyncProjection]:
 
 __all__ = [
     "ANYWHERE",
+    "EVERY_TURN",
     "Bookmark",
     "BookmarkHeads",
     "MovedBookmark",
     "Thread",
     "ThreadIndex",
+    "TurnFilter",
     "TurnIndex",
     "side_tables",
     "synchronous",

@@ -25,8 +25,11 @@ POSITION_MAX = (1 << 63) - 1
 _PAGE_TURNS = 256
 """So many turns of a stream are read at once, where they are read backwards."""
 
-_LOOKED_AT_MAX = 10_000
-"""So many turns are looked at for a few threads, before all threads are: that takes a twentieth of a second."""
+LOOKED_AT_MAX = 10_000
+"""So many turns are looked at for a few turns or threads, before it is asked where such are, or all threads are read.
+
+That takes a twentieth of a second.
+"""
 
 
 class Thread(Struct, frozen=True, kw_only=True):
@@ -110,6 +113,8 @@ def latest_threads(
     among: Callable[[Thread], bool] | None = None,
     fits: Callable[[Recorded], bool] | None = None,
     spans: Sequence[range] | None = None,
+    fitting: Sequence[range] | None = None,
+    turns_max: int | None = None,
 ) -> list[Thread]:
     """Return the threads with the latest activity, the latest one last.
 
@@ -123,19 +128,36 @@ def latest_threads(
             of them than it takes.
         spans: global positions among which the last turns of all these threads are, the last ones first. Threads with
             other turns there are given to `among` too.
+        fitting: global positions among which all turns are that fit, likewise; where these are few, that is less to
+            read than threads from their ends.
+        turns_max: so many turns are read to see whether they fit.
+
+    Raises:
+        TooManyTurnsError: it would take more.
     """
     threads = _Threads(transaction)
-    if spans is not None:
+    if fitting is not None:
+        every = _latest_first(threads.at(fitting, fits=fits))
+        fits = None
+    elif spans is not None:
         every = threads.at(spans)
     elif limit is not None:
-        every = chain(threads.at(ANYWHERE, turns_max=_LOOKED_AT_MAX), threads.others())
+        every = chain(threads.at(ANYWHERE, turns_max=LOOKED_AT_MAX), threads.others())
     else:
         every = threads.others()
     found = filter(among, every)
     if fits is not None:
-        fitting = _Fitting(transaction, threads.ends, fits)
-        found = (thread for thread in found if any(fitting.is_in(*run) for run in threads.runs(thread.id).items()))
+        looked_at = _Fitting(transaction, threads.ends, fits, turns_max)
+        found = (thread for thread in found if any(looked_at.is_in(*run) for run in threads.runs(thread.id).items()))
     return list(islice(found, limit))[::-1]
+
+
+def _latest_first(threads: Iterable[Thread]) -> Iterator[Thread]:
+    return iter(sorted(threads, key=lambda thread: (thread.last_position, thread.id), reverse=True))
+
+
+class TooManyTurnsError(Exception):
+    """More turns would have to be read than was said."""
 
 
 class _Threads:
@@ -159,15 +181,21 @@ class _Threads:
         """What continues each stream, once it was read for all."""
         self._seen: set[str] = set()
 
-    def at(self, spans: Sequence[range], *, turns_max: int | None = None) -> Iterator[Thread]:
-        """Iterate over the threads that have a turn at some global positions, by the last one of these.
+    def at(
+        self,
+        spans: Sequence[range],
+        *,
+        fits: Callable[[Recorded], bool] | None = None,
+        turns_max: int | None = None,
+    ) -> Iterator[Thread]:
+        """Iterate over the threads that have a turn at some global positions, by the last one of these that fits.
 
         What belongs to a thread of a turn belongs to it from there on: of each stream the last of its turns tells.
         """
         streams: set[str] = set()
         for turn in islice(turns_within(self._transaction, spans), turns_max):
             stream = turn.header.stream
-            if stream not in streams:
+            if stream not in streams and (fits is None or fits(turn)):
                 streams.add(stream)
                 for thread in reversed(threads_of(self._transaction, stream, turn.header.position)):
                     if thread not in self._seen and thread not in self._unsettled:
@@ -183,7 +211,7 @@ class _Threads:
         self._links = {}
         for link in find_links(self._transaction, "TRUE"):
             self._links.setdefault(link.parent_stream, []).append(link)
-        yield from sorted(map(self._thread, ids), key=lambda thread: thread.last_position)[::-1]
+        yield from _latest_first(map(self._thread, ids))
 
     def runs(self, thread: str) -> dict[str, int]:
         """Return the streams of a thread, each with the first position that is of it."""
@@ -217,12 +245,15 @@ class _Threads:
 
 
 class _Fitting:
-    """The last turn of each stream of which something is true. No turn is read twice."""
+    """The last turn of each stream of which something is true. No turn is read twice, and no more than so many."""
 
-    def __init__(self, transaction: ReadTransaction, ends: _Ends, fits: Callable[[Recorded], bool]) -> None:
+    def __init__(
+        self, transaction: ReadTransaction, ends: _Ends, fits: Callable[[Recorded], bool], turns_max: int | None
+    ) -> None:
         self._transaction = transaction
         self._ends = ends
         self._fits = fits
+        self._left = turns_max
         self._found: dict[str, int] = {}
         self._read: dict[str, int] = {}
 
@@ -238,6 +269,10 @@ class _Fitting:
         else:
             turns = _backwards(self._transaction, self._ends[stream][0], first)
         for turn in turns:
+            if self._left is not None:
+                self._left -= 1
+                if self._left < 0:
+                    raise TooManyTurnsError
             if self._fits(turn):
                 self._found[stream] = turn.header.position
                 return

@@ -13,17 +13,18 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.agent.running import run
 from tests.agent.scripted import Scripted, call, say
 from tests.sealed_log import seals_in
 
-from turnlog import AsyncTurnLog, ReplyFacts, TurnLog
+from turnlog import AsyncTurnLog, ReplyFacts, Turn, TurnFilter, TurnLog
 from turnlog.errors import MetaError, NotFoundError, StoreError, UnknownTurnError
 from turnlog.feeds import Status
 from turnlog.feeds.facade import SUFFIX
+from turnlog.feeds.listings import Listings
 from turnlog.feeds.search import Search, terms_of, words_of
-from turnlog.feeds.times import TimesSaid
 from turnlog.feeds.usage import TOKENS_MAX, UsageSum
 from turnlog.model import Origin, Usage
 
@@ -158,10 +159,7 @@ def test_query_has_not_too_many_words(log: TurnLog) -> None:
     [
         *(("query", value) for value in (None, 5, b"x", ["x"])),
         *(("thread", value) for value in (5, b"x")),
-        *(("role", value) for value in ("tool", "", 5)),
-        *(("model", value) for value in (5, ["x"])),
-        *(("since", value) for value in ("2020-01-01", 5)),
-        *(("until", value) for value in ("x", 5.0)),
+        *(("which", value) for value in (None, "user", {"role": "user"})),
         *(("limit", value) for value in ("x", 0, -1, 2.0, True, None, 10**20, 1_000_001)),
         ("newest", "yes"),
     ],
@@ -192,12 +190,16 @@ def test_turns_are_picked(log: TurnLog) -> None:
     elsewhere = log.add_turn("a river elsewhere", bookmark="other").id
     assert sorted(found(log, "river", thread="main")) == sorted([asked, answered, log.ancestry("main")[1].id][:2])
     assert found(log, "river", thread="other") == [elsewhere]
-    assert found(log, "river", role="assistant") == [answered]
-    assert found(log, "river", model="scripted-1") == [answered]
-    assert found(log, "river", model="nope") == []
+    assert found(log, "river", which=TurnFilter(role="assistant")) == [answered]
+    for model in ("scripted-1", "scripted*", "*", "scripted-[!2-9]"):
+        assert found(log, "river", which=TurnFilter(model=model)) == [answered]
+    for model in ("nope", "scripted", "Scripted*", "*-2", ""):
+        assert found(log, "river", which=TurnFilter(model=model)) == []
     now = datetime.now(UTC)
-    assert found(log, "river", since=now + timedelta(hours=1)) == []
-    assert len(found(log, "river", since=now - timedelta(hours=1), until=now + timedelta(hours=1))) == 3
+    assert found(log, "river", which=TurnFilter(since=now + timedelta(hours=1))) == []
+    around = TurnFilter(since=now - timedelta(hours=1), until=now + timedelta(hours=1))
+    assert len(found(log, "river", which=around)) == 3
+    assert found(log, "river", which=msgspec.structs.replace(around, model="scripted*")) == [answered]
     with pytest.raises(UnknownTurnError):
         found(log, "river", thread="nope")
 
@@ -312,7 +314,7 @@ def test_sealed_turns_are_not_indexed(tmp_path: Path) -> None:
     assert b"main" not in raw.replace(b"main\x00", b"")
 
 
-# --------------------------------------------------------------------------------------------------------------- times
+# ------------------------------------------------------------------------------------------------------------ listings
 
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
@@ -321,8 +323,10 @@ SOONER_OR_LATER = ["2026-01-09", "2026-01-03T12:00:00.000500+00:00", "2019-05-05
 
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a log of any length have its turns found by time."""
+    """Let a log of any length have its turns found by the index, after the last two were looked at."""
     monkeypatch.setattr("turnlog.feeds.facade.INDEXED_EVENTS", 0)
+    for module in ("turnlog.log", "turnlog.projections.threads"):
+        monkeypatch.setattr(f"{module}.LOOKED_AT_MAX", 2)
 
 
 def of_a_time(log: TurnLog) -> list[str]:
@@ -349,11 +353,12 @@ def check_times(log: TurnLog) -> None:
     for since, until in [*one, *zip(bounds, bounds[4:], strict=False)]:
         first, end = since or datetime.min.replace(tzinfo=UTC), until or datetime.max.replace(tzinfo=UTC)
         among = [turn for turn in turns if first <= turn.said_at < end]
-        assert log.latest(None, since=since, until=until) == among
-        assert log.latest(2, since=since, until=until) == among[-2:]
+        which = TurnFilter(since=since, until=until)
+        assert log.latest(None, which=which) == among
+        assert log.latest(2, which=which) == among[-2:]
         active = [thread for thread in threads if first <= datetime.fromisoformat(thread.last) < end]
-        assert log.threads(since=since, until=until) == active
-        assert log.threads(1, since=since, until=until) == active[-1:]
+        assert log.threads(which=which) == active
+        assert log.threads(1, which=which) == active[-1:]
 
 
 @pytest.mark.usefixtures("indexed")
@@ -365,7 +370,7 @@ def test_turns_of_a_time_are_found(log: TurnLog) -> None:
     check_times(log)
     log.erase(turn=ids[:2], reason="asked")
     check_times(log)
-    assert [turn.id for turn in log.latest(9, until=datetime(2020, 1, 1, tzinfo=UTC))] == [ids[2]]
+    assert [turn.id for turn in log.latest(9, which=TurnFilter(until=datetime(2020, 1, 1, tzinfo=UTC)))] == [ids[2]]
 
 
 @pytest.mark.usefixtures("indexed")
@@ -374,22 +379,23 @@ def test_turns_of_a_time_are_exported(log: TurnLog) -> None:
     of_a_time(log)
     for since in times(log)[::3]:
         found, expected = BytesIO(), BytesIO()
-        log.export(found, since=since, until=since + timedelta(days=3000))
+        log.export(found, which=TurnFilter(since=since, until=since + timedelta(days=3000)))
         log.export(expected, wanted=lambda turn, since=since: since <= turn.said_at < since + timedelta(days=3000))
         assert found.getvalue() == expected.getvalue()
     with pytest.raises(NotFoundError):
-        log.export(BytesIO(), since=datetime(2040, 1, 1, tzinfo=UTC))
+        log.export(BytesIO(), which=TurnFilter(since=datetime(2040, 1, 1, tzinfo=UTC)))
 
 
 @pytest.mark.usefixtures("indexed")
 def test_turns_of_a_time_are_found_without_reading_the_others(log: TurnLog) -> None:
     """Those between the first and the last of the time are looked at, and what came since the index was asked."""
     ids = of_a_time(log)
-    spans = log.feeds.said_between(DAY, DAY + timedelta(days=30)) or ()
+    spans = log.feeds.spans(TurnFilter(since=DAY, until=DAY + timedelta(days=30))) or ()
     first, second = (log.turn(id).global_position for id in ids[:2])
     end = log.turn(ids[-1]).global_position
     assert [(span.start, span.stop) for span in spans] == [(end + 1, (1 << 63) - 1), (first, second + 1)]
-    assert [span.start for span in log.feeds.said_between(datetime(2040, 1, 1, tzinfo=UTC), None) or ()] == [end + 1]
+    later = TurnFilter(since=datetime(2040, 1, 1, tzinfo=UTC))
+    assert [span.start for span in log.feeds.spans(later) or ()] == [end + 1]
 
 
 def test_short_log_has_every_turn_looked_at(tmp_path: Path) -> None:
@@ -423,7 +429,7 @@ def test_turns_of_a_time_are_found_once_while_somebody_brings_the_index_up(
         return status
 
     monkeypatch.setattr(log.feeds, "_bring_up", bring_up)
-    found = log.latest(None, since=datetime.min.replace(tzinfo=UTC))
+    found = log.latest(None, which=TurnFilter(since=datetime.min.replace(tzinfo=UTC)))
     assert found == log.latest(None)
 
 
@@ -435,9 +441,9 @@ def test_turns_of_a_time_are_found_where_one_is_passed_over(log: TurnLog, monkey
     def refuse(*_: object) -> None:
         raise ValueError("no time is like this one")
 
-    monkeypatch.setattr(TimesSaid, "fold", refuse)
-    log.feeds.run(["times"])
-    log.feeds.skip("times", "for a test")
+    monkeypatch.setattr(Listings, "fold", refuse)
+    log.feeds.run(["listings"])
+    log.feeds.skip("listings", "for a test")
     monkeypatch.undo()
     monkeypatch.setattr("turnlog.feeds.facade.INDEXED_EVENTS", 0)
     check_times(log)
@@ -469,21 +475,128 @@ def test_sealed_turns_of_a_time_are_found(tmp_path: Path) -> None:
         of_a_time(log)
         check_times(log)
         with log.feeds.target.reader() as db:
-            assert {time for (time,) in db.execute("SELECT time_ms FROM times_said").fetchall()} == {None}
+            assert {time for (time,) in db.execute("SELECT time_ms FROM listed_turns").fetchall()} == {None}
+
+
+MODELS = ["great-1", "great-2", "small", "Small", "odd [1]*", None, None]
+SPEAKERS = [
+    TurnFilter(role="user"),
+    TurnFilter(role="system"),
+    TurnFilter(model="great-*"),
+    TurnFilter(model="small"),
+    TurnFilter(model="odd [[]1]?"),
+    TurnFilter(model="*"),
+    TurnFilter(model="none"),
+    TurnFilter(role="user", model="small"),
+    TurnFilter(role="assistant", model="great-1"),
+]
+
+
+def of_speakers(log: TurnLog, source: random.Random, count: int) -> None:
+    """Record turns of some roles and models, in threads with forks and merges."""
+    ids: list[str] = []
+    for number in range(count):
+        parents = source.sample(ids, min(len(ids), source.choice([0, 1, 1, 1, 2])))
+        role = "system" if number % 19 == 3 else source.choice(["user", "assistant"])
+        model = source.choice(MODELS) if role == "assistant" else None
+        reply = None if model is None else ReplyFacts(model=model)
+        ids.append(log.add_turn(str(number), role=role, continues=parents, bookmark=False, reply=reply).id)
+
+
+def check_speakers(log: TurnLog, which: TurnFilter) -> None:
+    """See that turns and threads of a speaker are found as they are where all are looked at."""
+    turns = [turn for turn in log.latest(None) if which.takes(turn.meta, turn.time_ms)]
+    assert log.latest(None, which=which) == turns
+    ids = {turn.id for turn in turns}
+    threads = log.threads(wanted=lambda turn: turn.id in ids)
+    assert log.threads(which=which) == threads
+    for limit in (0, 1, 2, 5):
+        assert log.latest(limit, which=which) == turns[len(turns) - min(limit, len(turns)) :]
+        assert log.threads(limit, which=which) == threads[len(threads) - min(limit, len(threads)) :]
+    odd = {turn.id for turn in turns if turn.global_position % 2}
+    assert {turn.id for turn in log.latest(None, which=which, wanted=lambda turn: turn.global_position % 2 == 1)} == odd
+    found, expected = BytesIO(), BytesIO()
+    if turns:
+        log.export(found, which=which, limit=2)
+        log.export(expected, wanted=lambda turn: turn.id in ids, limit=2)
+    assert found.getvalue() == expected.getvalue()
+
+
+@pytest.mark.usefixtures("indexed")
+@pytest.mark.parametrize("which", SPEAKERS, ids=str)
+@pytest.mark.parametrize("near", [0, 3])
+def test_turns_of_a_speaker_are_found(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, which: TurnFilter, near: int
+) -> None:
+    """By role and model, whether they are many or few; what came since too, and what was erased."""
+    monkeypatch.setattr("turnlog.feeds.listings._NEAR", near)
+    source = random.Random(near)
+    of_speakers(log, source, 40)
+    check_speakers(log, which)
+    of_speakers(log, source, 3)
+    found = log.latest(3, which=which)
+    if found:
+        log.erase(turn=[turn.id for turn in found], reason="asked")
+    check_speakers(log, which)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_turns_of_a_speaker_and_a_time_are_found(log: TurnLog) -> None:
+    """Both are asked of each turn; of a thread, the time of its last turn."""
+    for time in range(1, 9):
+        origin = Origin(format="ours", ids=[str(time)], timestamp=f"2026-01-0{time}")
+        reply = ReplyFacts(model=("great-1", "small")[time % 2])
+        root = log.add_turn(str(time), role="assistant", bookmark=False, reply=reply, origin=origin)
+        origin = Origin(format="ours", ids=[f"{time} on"], timestamp=f"2026-01-0{time}T12:00")
+        log.add_turn("on", continues=root.id, bookmark=False, origin=origin)
+    which = TurnFilter(model="small", since=DAY + timedelta(days=2), until=DAY + timedelta(days=6))
+    assert [log.text(turn) for turn in log.latest(None, which=which)] == ["3", "5"]
+    assert [log.text(turn) for turn in log.latest(1, which=which)] == ["5"]
+    assert [log.text(thread.id) for thread in log.threads(which=which)] == ["3", "5"]
+    _, *spans = log.feeds.spans(which) or ()
+    assert 0 < sum(map(len, spans)) < 10
+
+
+@pytest.mark.usefixtures("indexed")
+def test_more_models_than_can_be_asked_for_by_name(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All turns are looked at then."""
+    monkeypatch.setattr("turnlog.feeds.listings._MODELS_MAX", 1)
+    of_speakers(log, random.Random(1), 30)
+    for which in SPEAKERS:
+        check_speakers(log, which)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_turns_of_a_rare_model_are_found_without_reading_the_others(log: TurnLog) -> None:
+    """Nor are the threads that have none."""
+    rare = log.add_turn("rare", role="assistant", bookmark=False, reply=ReplyFacts(model="rare"))
+    log.add_turn("on", continues=rare.id, bookmark=False)
+    for number in range(200):
+        log.add_turn(str(number), bookmark=False)
+    _, *spans = log.feeds.spans(TurnFilter(model="rare")) or ()
+    assert spans == [range(rare.global_position, rare.global_position + 1)]
+    seen: list[Turn] = []
+    assert log.threads(1, which=TurnFilter(model="r*"), wanted=lambda turn: not seen.append(turn))[0].id == rare.id
+    assert [turn.id for turn in seen] == [rare.id]
+
+
+@pytest.mark.parametrize("wrong", [{"role": "tool"}, {"role": ""}, {"role": 5}, {"model": 3}, {"model": b"m"}])
+def test_filter_that_is_none_is_refused(filed: TurnLog, wrong: dict[str, Any]) -> None:
+    """When it is made; and so is what is no filter."""
+    with pytest.raises(MetaError, match=f"^{next(iter(wrong))}: "):
+        TurnFilter(**wrong)
+    method: Any
+    for method in (partial(filed.latest, 1), filed.threads, partial(filed.export, BytesIO())):
+        with pytest.raises(MetaError, match=r"^which: expected TurnFilter, got dict$"):
+            method(which=wrong)
 
 
 @pytest.mark.parametrize("name", ["since", "until"])
 @pytest.mark.parametrize("wrong", [datetime(2026, 1, 1), "2026-01-01"])  # noqa: DTZ001 - it is refused
-def test_times_without_a_zone_are_refused(filed: TurnLog, name: str, wrong: Any) -> None:
+def test_times_without_a_zone_are_refused(name: str, wrong: Any) -> None:
     """Nobody knows when they are."""
-    for method in (
-        partial(filed.latest, 1),
-        filed.threads,
-        partial(filed.export, BytesIO()),
-        partial(filed.feeds.search, "word"),
-    ):
-        with pytest.raises(MetaError, match=f"^{name}: give a datetime with a time zone, got "):
-            method(**{name: wrong})
+    with pytest.raises(MetaError, match=f"^{name}: give a datetime with a time zone, got "):
+        TurnFilter(**{name: wrong})
 
 
 # --------------------------------------------------------------------------------------------------------------- usage
@@ -629,7 +742,7 @@ def test_rebuilding_gives_what_folding_gave(tmp_path: Path) -> None:
 
 
 def _tables(db: sqlite3.Cursor) -> dict[str, list[Any]]:
-    names = ("search_turns", "search_sealed", "usage_turns", "tool_calls", "tool_results", "times_said")
+    names = ("search_turns", "search_sealed", "usage_turns", "tool_calls", "tool_results", "listed_turns")
     return {name: db.execute(f"SELECT * FROM {name} ORDER BY rowid").fetchall() for name in names} | {
         "words": db.execute("SELECT rowid FROM search_words WHERE search_words MATCH 'words' ORDER BY rowid").fetchall()
     }

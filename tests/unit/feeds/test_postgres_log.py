@@ -17,7 +17,7 @@ from tests.agent.scripted import Scripted, call, say
 from tests.servers.postgres import Postgres, PostgresServer
 from tests.servers.roles import Roles
 
-from turnlog import TurnLog
+from turnlog import TurnFilter, TurnLog
 from turnlog.errors import StoreReadOnlyError
 from turnlog.feeds.postgres_log import LogTarget, schema_of
 from turnlog.feeds.sinks import JSONLines
@@ -180,14 +180,15 @@ def test_turns_are_picked_and_sorted_alike(pair: Pair) -> None:
         {"thread": "main"},
         {"thread": "merged"},
         {"thread": "fox"},
-        {"role": "assistant"},
-        {"role": "user"},
-        {"model": "one"},
-        {"model": "none"},
-        {"since": since},
-        {"until": since},
-        {"since": since, "role": "assistant", "model": "two", "thread": "main"},
-        {"until": datetime(2020, 1, 1, tzinfo=UTC)},
+        {"which": TurnFilter(role="assistant")},
+        {"which": TurnFilter(role="user")},
+        {"which": TurnFilter(model="one")},
+        {"which": TurnFilter(model="*o*")},
+        {"which": TurnFilter(model="none")},
+        {"which": TurnFilter(since=since)},
+        {"which": TurnFilter(until=since)},
+        {"which": TurnFilter(since=since, role="assistant", model="two"), "thread": "main"},
+        {"which": TurnFilter(until=datetime(2020, 1, 1, tzinfo=UTC))},
     ):
         assert found(there, "fox", **wanted) == found(here, "fox", **wanted), wanted
     for limit in (1, 3, 100):

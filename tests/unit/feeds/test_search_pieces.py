@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from turnlog import TurnLog
+from turnlog import TurnFilter, TurnLog
 from turnlog.feeds.postgres_log import LogTarget, PostgresSearch, PostgresSearchView
 from turnlog.feeds.runner import Runner
 from turnlog.feeds.search import PIECES_MAX, Filter, Search, SearchView, Term, bounds_of, terms_of
@@ -166,8 +166,8 @@ def test_large_turn_is_found_by_words_of_any_piece(tmp_path: Path) -> None:
         assert (each.global_position, each.role) == (3, "user")
         assert "the lazy dog  \x02heron\x03 the quick" in each.snippet
         assert each.snippet.startswith("…")
-        assert len(log.feeds.search("heron", thread="main", role="user", limit=1)) == 1
-        assert log.feeds.search("bridge", role="assistant") == []
+        assert len(log.feeds.search("heron", thread="main", which=TurnFilter(role="user"), limit=1)) == 1
+        assert log.feeds.search("bridge", which=TurnFilter(role="assistant")) == []
         # The shorter text is the better match.
         assert [each.turn for each in log.feeds.search("otter heron")] == [small, large]
         log.erase(turn=large, reason="asked")

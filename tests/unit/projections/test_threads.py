@@ -227,7 +227,7 @@ def test_a_few_threads_are_the_last_ones_of_all(
     log: TurnLog, monkeypatch: pytest.MonkeyPatch, turns_max: int, seed: int
 ) -> None:
     """Whether they are found by the last turns of the log, or all threads are looked at."""
-    monkeypatch.setattr("turnlog.projections.threads._LOOKED_AT_MAX", turns_max)
+    monkeypatch.setattr("turnlog.projections.threads.LOOKED_AT_MAX", turns_max)
     source = random.Random(seed)
     ids: list[str] = []
     for number in range(40):

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
-from turnlog.cli.filters import ThreadFilter, TurnFilter, none_of
+from turnlog.cli.filters import ThreadOptions, TurnOptions, none_of
 from turnlog.cli.graph import NODE, Node, Row, draw
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import LANE_COLOURS, Piece, Screen, note, write_json_lines
@@ -31,8 +31,8 @@ from turnlog.record.lookup import find_turn
 from turnlog.store import ReadTransaction
 from turnlog.turn import Turn, turn_of
 
-_ALL_TURNS = TurnFilter()
-_ALL_THREADS = ThreadFilter()
+_ALL_TURNS = TurnOptions()
+_ALL_THREADS = ThreadOptions()
 _FAILED_NODE = "✗"
 _READ_AHEAD = 500
 """So many turns, and what they say, are read at once."""
@@ -60,7 +60,7 @@ def log(
     ancestry: Annotated[
         bool, Parameter(negative=(), help="Of HEADISH only its ancestry, and not what else grows from it.")
     ] = False,
-    which: TurnFilter = _ALL_TURNS,
+    which: TurnOptions = _ALL_TURNS,
     common: Common = COMMON,
 ) -> None:
     """Draw a thread: forks, merges, bookmarks, who, when, first line.
@@ -259,7 +259,7 @@ def _colour(lane: int, sign: str = "", right_end: int = 0) -> str:
     return LANE_COLOURS[(right_end if sign == "─" else lane) % len(LANE_COLOURS)]
 
 
-def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bool) -> tuple[list[Turn], str]:
+def _found(log: TurnLog, which: TurnOptions, headish: str | None, *, ancestry: bool) -> tuple[list[Turn], str]:
     """Return the turns that are shown, in global order, and what earlier ones are wanted too: their number, if known.
 
     They are of the threads that a turn belongs to, of its ancestry, or of the whole log.
@@ -270,16 +270,15 @@ def _found(log: TurnLog, which: TurnFilter, headish: str | None, *, ancestry: bo
         shown = which.latest(wanted)
         return shown, count(len(wanted) - len(shown), "earlier turn") if len(shown) < len(wanted) else ""
     more = None if which.limit is None else which.limit + 1
-    since, until = which.times()
     with progress_bar("indexing", at_once=False) as progress:
-        found = log.latest(more, headish, since=since, until=until, wanted=which.wanted(), progress=progress)
+        found = log.latest(more, headish, which=which.filter(which.role, which.model), progress=progress)
     shown = which.latest(found)
     if len(shown) == len(found):
         return shown, ""
     return shown, count(log.turn_count(headish) - len(shown), "earlier turn") if which.takes_all else "earlier turns"
 
 
-def _heads(log: TurnLog, which: TurnFilter, headish: str | None) -> list[Turn]:
+def _heads(log: TurnLog, which: TurnOptions, headish: str | None) -> list[Turn]:
     """Return the turns of the threads that a turn belongs to, or of all, that bookmarks of the wanted name are at."""
     turns: list[Turn] = []
     heads = which.heads(log) or ()
@@ -294,7 +293,7 @@ def _heads(log: TurnLog, which: TurnFilter, headish: str | None) -> list[Turn]:
     return [turn for turn in turns if turn.stream in runs and turn.position >= runs[turn.stream]]
 
 
-def threads(*, which: ThreadFilter = _ALL_THREADS, common: Common = COMMON) -> None:
+def threads(*, which: ThreadOptions = _ALL_THREADS, common: Common = COMMON) -> None:
     """List threads, the one with the latest activity first."""
     which.check()
     with common.open() as log, paging(json=common.json):
@@ -346,7 +345,7 @@ def _marked(names: Sequence[str], screen: Screen) -> str:
     return fit(marked(names[:1])[:-1], screen.width // _NAMES_PART - len(more) - 1) + f"{more}]"
 
 
-def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
+def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnOptions = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the ancestry of a turn and the turn itself, oldest first: what its context window is made of.
 
     Parameters
@@ -359,7 +358,7 @@ def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TU
         _list(log, which, log.ancestry(headish), common)
 
 
-def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TURNS, common: Common = COMMON) -> None:
+def children(headish: Annotated[str, HEADISH], /, *, which: TurnOptions = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the turns that continue a turn, in the order in which they were recorded.
 
     Parameters
@@ -376,7 +375,7 @@ def children(headish: Annotated[str, HEADISH], /, *, which: TurnFilter = _ALL_TU
             note(f"no turn continues {quoted(headish)} yet: `turnlog add TEXT --continues {quoted(headish)}` does")
 
 
-def _list(log: TurnLog, which: TurnFilter, found: list[Turn], common: Common) -> None:
+def _list(log: TurnLog, which: TurnOptions, found: list[Turn], common: Common) -> None:
     turns = which.latest(which.of(found, log))
     if common.json:
         write_json_lines(turn.to_record() for turn in turns)

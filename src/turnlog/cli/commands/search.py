@@ -19,6 +19,7 @@ from turnlog.cli.text import count, one_line, piece_of_line
 from turnlog.feeds.search import LIMIT_MAX, Found
 from turnlog.feeds.usage import ToolSum, UsageSum
 from turnlog.feeds.words import MARKS
+from turnlog.projections import TurnFilter
 
 _END_CHARACTERS = 100
 _MARKED = re.compile(f"[{''.join(MARKS)}]")
@@ -33,7 +34,7 @@ def search(
         Parameter(completer=complete_bookmarks, help="Only turns of the threads of this turn, by id or bookmark."),
     ] = None,
     role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None,
-    model: Annotated[str | None, Parameter(help="Only replies of this model.")] = None,
+    model: Annotated[str | None, Parameter(help="Only replies of this model; patterns as 'claude-*' are fine.")] = None,
     since: Annotated[
         str | None,
         Parameter(help="Only what was said then or later: 2026-01-31, yesterday, 2026-01-31T15:00, 48h."),
@@ -55,15 +56,13 @@ def search(
     if not query:
         raise UsageError("search: give the words: turnlog search WORDS")
     after, before = parse_span(since, until)
+    which = TurnFilter(since=after, until=before, role=role, model=model)
     with common.open() as log:
         with progress_bar("indexing") as progress:
             found = log.feeds.search(
                 " ".join(query),
                 thread=thread,
-                role=role,
-                model=model,
-                since=after,
-                until=before,
+                which=which,
                 newest=newest,
                 limit=limit + 1 if 0 < limit < LIMIT_MAX else limit,  # one more tells whether there are more
                 progress=progress,
