@@ -131,7 +131,7 @@ class TestFullOutput:
     ) -> None:
         """Feeds and projections."""
         write_conversation(turnlog.url)
-        turnlog.ok("feed", "otel", "http://127.0.0.1:1", "--name", "g", "--topic", "none")
+        turnlog.ok("feed", "otel", "http://127.0.0.1:1", "--name", "g", "--topic", "acme.none")
         words = [word.format(folder=tmp_path / "events") for word in arguments]
         assert into_full(turnlog, *words, *more).startswith(done)
 

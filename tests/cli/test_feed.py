@@ -247,6 +247,7 @@ def test_feed_that_cannot_begin_is_not_listed(turnlog: Command, tmp_path: Path) 
         (("parquet", "out", "--linger", "-1"), "--linger"),
         (("webhook", "ftp://example.com", "--unsigned"), "not a URL of the form https://HOST/PATH"),
         (("jsonl", "out", "--topic", ""), "--topic is empty"),
+        (("jsonl", "out", "--topic", "turn"), "--topic 'turn' is no topic, did you mean 'gpt.turn'"),
         (("parquet", "out", "--linger", "inf"), "--linger is seconds, from 0 up to 86,400, got inf"),
         (("parquet", "out", "--linger", "nan"), "--linger"),
         (("webhook", "http://example.com", "--unsigned", "--timeout", "0"), "--timeout"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.command import Command
+from tests.cli.command import Command, Outcome
 from tests.servers.postgres import PostgresServer
 
 from turnlog import TurnLog
@@ -90,6 +90,17 @@ def test_events_are_picked(turnlog: Command) -> None:
     assert turnlog.ok("tail", "--mark").json_lines[-1] == {"caught_up": 4}
 
 
+def test_slip_for_a_topic_is_told(turnlog: Command) -> None:
+    """Topics are open: one of which there are events is nobody's slip, and neither is one that is like no other."""
+    turnlog.ok("add", "one")
+    said = "turnlog: there is no event of the topic 'gtp.turn' yet, did you mean 'gpt.turn'\n"
+    assert turnlog("tail", "--topic", "gtp.turn") == Outcome(stdout=b"", stderr=said, status=0)
+    assert turnlog.ok("tail", "--topic", "acme.review", "--topic", "codex.turn").stdout == b""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_event("gtp.turn")
+    assert [event["topic"] for event in turnlog.ok("tail", "--topic", "gtp.turn").json_lines] == ["gtp.turn"]
+
+
 def test_following_gives_what_comes(turnlog: Command) -> None:
     """Each line as soon as its event is there. Ctrl-C ends it."""
     turnlog.ok("add", "one", "--bookmark", "main")
@@ -141,6 +152,8 @@ def test_reader_that_goes_away_ends_it_while_nothing_comes(turnlog: Command) -> 
         (("--after-id", "nope"), "give --after, too"),
         (("--last", "1", "--after-id", "nope"), "give --after, too"),
         (("--topic", ""), "--topic is empty"),
+        (("--topic", "nope"), "--topic 'nope' is no topic: turnlog's are gpt.bookmark, gpt.call, "),
+        (("--topic", "gpt.turn", "--topic", "gpt.trun"), "--topic 'gpt.trun' is no topic, did you mean 'gpt.turn'"),
     ],
 )
 def test_what_cannot_be_is_one_line(turnlog: Command, arguments: tuple[str, ...], said: str) -> None:

@@ -1,7 +1,7 @@
 """What every command takes, and what becomes of it: the log to open."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
@@ -167,17 +167,6 @@ class _WaitingNote:
         if not self._said:
             self._said = True
             note(f"waiting for {self._what} …")
-
-
-def topics_of(given: Sequence[str]) -> tuple[str, ...]:
-    """Return topics that were given with `--topic`.
-
-    Raises:
-        UsageError: one of them is empty, which no topic is: nothing would be found.
-    """
-    if any(not topic.strip() for topic in given):
-        raise UsageError("--topic is empty: give the name of a topic, such as gpt.turn")
-    return tuple(given)
 
 
 def json_object(text: str, option: str) -> dict[str, Any]:

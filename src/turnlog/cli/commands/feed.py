@@ -11,11 +11,12 @@ from cyclopts import App, Parameter
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.feed_rows import feed_row
-from turnlog.cli.options import COMMON, Common, topics_of
+from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.targets import check_folder
 from turnlog.cli.text import count, one_line
+from turnlog.cli.topics import topics_of
 from turnlog.cli.usage import options
 from turnlog.errors import TurnlogError
 from turnlog.feeds.sinks import FeedStatus, JetStream, JSONLines, OpenTelemetry, ParquetFiles, Sink, Webhook
@@ -242,7 +243,7 @@ def _run(sink: Sink, options: FeedOptions, common: Common) -> None:
         feed = log.feeds.feed(
             sink,
             name=options.name,
-            topics=topics_of(options.topic),
+            topics=topics_of(options.topic, log),
             after=options.after,
             public=options.public,
             unseal=options.unseal,

@@ -11,9 +11,10 @@ from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import UsageError
-from turnlog.cli.options import COMMON, Common, topics_of
+from turnlog.cli.options import COMMON, Common
 from turnlog.cli.outages import at_once, waited_for
 from turnlog.cli.output import watching_reader, write_json
+from turnlog.cli.topics import topics_of
 from turnlog.events import Recorded
 from turnlog.feeds import CaughtUp
 from turnlog.feeds.records import content_record, event_record
@@ -61,8 +62,8 @@ def tail(  # noqa: PLR0913 - one argument for each option
         raise UsageError("tail: --after is a global position, from 0")
     if after_id is not None and after is None:
         raise UsageError("tail: --after-id is the id of the event at --after: give --after, too")
-    topics = topics_of(topic or ())
     with common.open() as log, ExitStack() as stack:
+        topics = topics_of(topic or (), log)
         start = max(0, log.wait(0, 0) - last) if last is not None else after or 0
         events = stack.enter_context(
             log.events(
