@@ -230,6 +230,20 @@ class TestBusyStore:
         assert [(outcome.status, outcome.stderr) for outcome in outcomes] == [(0, ""), (0, "")]
         assert turnlog.ok("show", outcomes[0].json["id"]).text
 
+    def test_one_that_waits_for_projections_says_so(self, turnlog: Command) -> None:
+        """As for the store: another process writes into the file beside it. Then it goes on."""
+        turnlog.ok("add", "What lives in the river?")
+        turnlog.ok("search", "river")
+        with closing(sqlite3.connect(f"{turnlog.store}-projections", isolation_level=None)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with _start(turnlog, "search", "river", "--json") as process:
+                assert process.stderr is not None
+                assert process.stderr.readline().decode() == WAITING
+                connection.execute("ROLLBACK")
+                outcome = _ended(process)
+        assert (outcome.status, outcome.stderr) == (0, "")
+        assert [found["snippet"] for found in outcome.json_lines] == ["What lives in the \x02river\x03?"]
+
     def test_one_that_waits_at_a_terminal_says_so(self, turnlog: Command, busy: sqlite3.Connection) -> None:
         """And Ctrl-C ends the wait with one line that has the id, which is not recorded."""
         with Terminal(turnlog, "add", "Hello", "--id", A) as terminal:

@@ -90,7 +90,8 @@ class Feeds:
             target = there.LogTarget(self.store.url)
             if target.may_be_used():
                 return _Home(target, there.PostgresSearch(self._words), partial(there.PostgresSearchView, self._words))
-        return _Home(SQLiteTarget(self._beside(SUFFIX) or ":memory:"), Search(), partial(SearchView, self._words))
+        target = SQLiteTarget(self._beside(SUFFIX) or ":memory:", on_busy=self.store.on_busy)
+        return _Home(target, Search(), partial(SearchView, self._words))
 
     @cached_property
     def _states(self) -> FeedStates:

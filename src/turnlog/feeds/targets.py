@@ -6,11 +6,12 @@ import glob
 import re
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -19,9 +20,13 @@ from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreFullErr
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
+from turnlog.store.sqlite.connections import BUSY_LOOK_S
 from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
+from turnlog.store.telling import logger
+
+_log = logger("turnlog.feeds")
 
 BUSY_TIMEOUT_S = 60.0
 
@@ -163,9 +168,15 @@ class SQLiteTarget(Target, Resting):
     What they write is lost in a power failure together with how far they had come, and then folded again.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        """Take the path of the file, which is made when it is first needed; `:memory:` for none."""
+    def __init__(self, path: str | Path, *, on_busy: Callable[[float], None] | None = None) -> None:
+        """Take the path of the file, which is made when it is first needed; `:memory:` for none.
+
+        Args:
+            path: the file.
+            on_busy: called now and then while a transaction waits for another process that writes, with the seconds.
+        """
         self._path = Path(path)
+        self._on_busy = on_busy
         self.place = str(path)
         self._is_in_memory = str(path) == ":memory:"
         self._connection: Connection | None = None
@@ -181,7 +192,7 @@ class SQLiteTarget(Target, Resting):
         with self._transient(), self._only() as connection:
             cursor = connection.cursor()
             with self._converted():
-                cursor.execute("BEGIN IMMEDIATE")
+                self._begin(cursor)
             try:
                 with _kept_open(connection):
                     yield cursor
@@ -374,6 +385,25 @@ class SQLiteTarget(Target, Resting):
             for each in msgspec.json.decode(objects, type=list[str]):
                 db.execute(f'DROP TABLE IF EXISTS "{each}"')
 
+    def _begin(self, cursor: sqlite3.Cursor) -> None:
+        """Take the write lock, and say now and then that another process has it."""
+        start = monotonic()
+        _wait_for_others(cursor, BUSY_LOOK_S)
+        try:
+            while True:
+                try:
+                    cursor.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    waited_s = monotonic() - start
+                    if _primary_code(error) != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > BUSY_TIMEOUT_S:
+                        raise
+                    _log.info("another process writes into %s: waiting, for %.1f s so far", self.place, waited_s)
+                    if self._on_busy is not None:
+                        self._on_busy(waited_s)
+        finally:
+            _wait_for_others(cursor, BUSY_TIMEOUT_S)
+
     @contextmanager
     def _only(self) -> Generator[Connection]:
         """Give the one connection that writes."""
@@ -451,6 +481,10 @@ class SQLiteTarget(Target, Resting):
             return self._damage(error)
         kind = _KINDS.get(_primary_code(error), StoreError)
         return kind(f"the database of projections {str(self._path)!r} cannot be used: {error}")
+
+
+def _wait_for_others(cursor: sqlite3.Cursor, wait_s: float) -> None:
+    cursor.execute(f"PRAGMA busy_timeout = {int(1000 * wait_s)}")
 
 
 def _primary_code(error: BaseException | None) -> int:

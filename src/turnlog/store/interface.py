@@ -49,6 +49,8 @@ class Store(ABC):
     """eventsourcing's way to the same log: recorders for its projections and followers."""
     tail: Tail
     """The last events, for all who follow the log."""
+    on_busy: Callable[[float], None] | None = None
+    """Called now and then while another process is waited for, with the seconds; also of files beside the store."""
 
     def unsettled(self) -> int:
         """Return how many recorded events no reader is shown yet, because who reads here cannot settle them.

@@ -131,8 +131,8 @@ def open_store(
         sides: the side tables that it may have.
         create: make the store, and its folder, if it does not exist.
         busy_timeout_s: how long to wait for another process that writes.
-        on_busy: called now and then while an append waits for it, and while a server that is away is waited for, with
-            the seconds. From any thread.
+        on_busy: called now and then while an append, or a projection beside the store, waits for it, and while a server
+            that is away is waited for, with the seconds. From any thread.
         seals: the keys of what is sealed.
 
     Raises:

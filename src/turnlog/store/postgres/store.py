@@ -126,7 +126,7 @@ class PostgresStore(Store):
         self._versions = versions(self._projections)
         self._sides = (*sides, STORAGE)
         self._busy_timeout_s = busy_timeout_s
-        self._on_busy = on_busy
+        self.on_busy = on_busy
         self._seals = seals
         self._sources = sources or Sources()
         self._gate = Gate(self._place_name)
@@ -219,7 +219,7 @@ class PostgresStore(Store):
     def _admin(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Open a connection as psycopg has it, for what is seldom done."""
         return closing(
-            connect(self._address, busy_timeout_s=self._busy_timeout_s, ended=self._ended, on_busy=self._on_busy)
+            connect(self._address, busy_timeout_s=self._busy_timeout_s, ended=self._ended, on_busy=self.on_busy)
         )
 
     def unsettled(self) -> int:
@@ -382,7 +382,7 @@ class PostgresStore(Store):
 
     def _reconnect(self) -> Wire:
         """Open a connection, and try again while the server is away, as in a fail-over."""
-        tries = Tries(self._busy_timeout_s, ended=self._ended, on_wait=self._on_busy)
+        tries = Tries(self._busy_timeout_s, ended=self._ended, on_wait=self.on_busy)
         while True:
             try:
                 return self._wires.new()

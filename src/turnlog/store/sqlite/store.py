@@ -80,6 +80,7 @@ class SQLiteStore(Store, handles.Resting):
         """Open a store; see `turnlog.store.open_store`."""
         with handles.using():
             self.url = url
+            self.on_busy = on_busy
             self._place_name = str(path) if path is not None else "memory://"
             self._projections = tuple(projections)
             self._sides = tuple(sides)
