@@ -348,11 +348,18 @@ def test_a_session_that_cannot_begin_says_so(turnlog: Command, server: WireServe
     assert turnlog.refused("chat", "-r") == "there is no turn yet to respond to"
     assert turnlog.refused("chat", "-p", "nope") == turnlog.refused("run", "Hi", "-p", "nope")
     assert turnlog.refused("chat", "--provider", "openai") == turnlog.refused("run", "Hi", "--provider", "openai")
+    assert turnlog.refused("chat", "--servers", "nope").startswith("no MCP server 'nope'")
 
 
 def test_a_session_that_cannot_begin_makes_no_store(turnlog: Command) -> None:
     """As a run makes none."""
-    for arguments in (("-c", "nix"), ("-p", "nope"), ("--provider", "nope", "--model", "m")):
+    model = ("--provider", "openai", "--model", "m")
+    for arguments in (
+        ("-c", "nix"),
+        ("-p", "nope"),
+        ("--provider", "nope", "--model", "m"),
+        (*model, "--servers", "s"),
+    ):
         assert turnlog.refused("chat", *arguments) == turnlog.refused("run", "Hi", *arguments)
     assert not turnlog.store.exists()
 

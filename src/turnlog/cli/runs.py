@@ -322,8 +322,7 @@ def refuse_early(common: Common, content: str | None, options: RunOptions, argum
         )
         find_target(empty, named, start.options)
         empty.servers.set_all(options.configured)
-        for name in (*(arguments["servers"] or ()), *(name for name, _ in options.resources)):
-            empty.servers.get(name)
+        check_servers(empty, options, arguments)
         Opening(content=content, system=options.system, attachments=options.attach).before(empty, ())
         empty.add_turn(
             content or "",
@@ -332,6 +331,16 @@ def refuse_early(common: Common, content: str | None, options: RunOptions, argum
             search=arguments["search"],
             tool_mode=arguments["tool_mode"],
         )
+
+
+def check_servers(log: TurnLog, options: RunOptions, arguments: RunArguments) -> None:
+    """Check that there are the MCP servers that the command line names.
+
+    Raises:
+        NotFoundError: one is not registered.
+    """
+    for name in (*(arguments["servers"] or ()), *(name for name, _ in options.resources)):
+        log.servers.get(name)
 
 
 def _replies(url: str) -> Replies:

@@ -27,7 +27,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, write_json
 from turnlog.cli.preview import previews
 from turnlog.cli.resources import read_resources
-from turnlog.cli.runs import RunArguments, RunOptions
+from turnlog.cli.runs import RunArguments, RunOptions, check_servers
 from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
 from turnlog.errors import StoreError, TurnlogError
@@ -56,12 +56,14 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
             at = _start(empty, options)
             _check_model(empty, arguments)
             empty.servers.set_all(options.configured)
+            check_servers(empty, options, arguments)
             Opening(content="", system=options.system, attachments=options.attach).before(empty, at)
     with common.open(create=True, redact=options.redact) as log, OwnLoop() as runner:
         live = Live(json=common.json)
         at = _start(log, options)
         _check_model(log, arguments)
         options.register(log)
+        check_servers(log, options, arguments)
         Opening(content="", system=options.system, attachments=options.attach).before(log, at)
         session = _Session(log, runner, live, arguments, at=at, bookmark=bookmark, subject=subject)
         attached = runner.run(read_resources(log, options.resources, within_s=options.max_time))
