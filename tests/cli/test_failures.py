@@ -190,10 +190,18 @@ class TestClosedOutput:
         return done.returncode, done.stderr
 
     @pytest.mark.parametrize(
-        "arguments", [("export",), ("export", "main", "--format", "jsonl"), ("cat", "main"), ("export", "-o", "-")]
+        "arguments",
+        [
+            ("export",),
+            ("export", "main", "--format", "jsonl"),
+            ("cat", "main"),
+            ("export", "-o", "-"),
+            ("log",),
+            ("--json", "search", "log"),
+        ],
     )
-    def test_bytes_that_go_nowhere_are_a_failure(self, read: Command, arguments: tuple[str, ...]) -> None:
-        """A backup of nothing is no success."""
+    def test_what_goes_nowhere_is_a_failure(self, read: Command, arguments: tuple[str, ...]) -> None:
+        """A backup of nothing is no success, and neither is a list that nobody can have read."""
         said = "turnlog: standard output is closed: there is nowhere to write to\n"
         assert self.closed(read, *arguments) == (2, said)
 

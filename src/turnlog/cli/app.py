@@ -23,6 +23,7 @@ from turnlog.cli.first_sign import erase_first_sign, show_first_sign
 from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
 from turnlog.cli.output import (
     abandon_output,
+    check_output,
     prepare_streams,
     settle_errors,
     settle_output,
@@ -222,6 +223,8 @@ def _run(tokens: list[str]) -> int:
         tokens = [*tokens[1:], "--help"]
     # It is an option, and so before any command.
     normal = normalized(tokens)
+    if normal and normal[0] in _COMMANDS["Read"]:
+        check_output()
     app = build_app(completion=not tokens or tokens[0].startswith("-"), only=normal[0] if normal else None)
     show_first_sign(normal)
     try:

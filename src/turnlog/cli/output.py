@@ -189,14 +189,23 @@ def noting() -> Generator[list[str]]:
         raise
 
 
+def check_output() -> None:
+    """Refuse to begin what is for standard output alone where that was closed before the process began.
+
+    Raises:
+        UsageError: it was.
+    """
+    if isinstance(sys.stdout, _Nowhere):
+        raise UsageError("standard output is closed: there is nowhere to write to")
+
+
 def binary_output() -> BinaryIO:
     """Return standard output for bytes, which are all that a command is for.
 
     Raises:
         UsageError: it was closed before the process began.
     """
-    if isinstance(sys.stdout, _Nowhere):
-        raise UsageError("standard output is closed: there is nowhere to write to")
+    check_output()
     return sys.stdout.buffer
 
 
