@@ -19,11 +19,13 @@ from turnlog.store.transactions import SideTables, SyncProjection
 
 _FORMS = "sqlite:///PATH, postgresql://… or memory://"
 _PASSWORD = re.compile(
-    r"(?P<name>(?:password|client_secret|scram_(?:client|server)_key|[?&][^=&\s]*%[^=&\s]*)\s*=\s*)"
+    r"(?P<name>(?:pass(?!file)\w*|pwd|[?&]user|client_secret|scram_(?:client|server)_key|[?&][^=&\s]*%[^=&\s]*)\s*=\s*)"
     r"(?:.*@[^\s&]*|'(?:[^'\\]|\\.)*'?|[^\s&]*)",
     re.IGNORECASE | re.DOTALL,
 )
-"""Where a URL, or what somebody took for one, has a parameter that is a secret, or whose name is hidden as `%XX`.
+"""Where a URL, or what somebody took for one, has a parameter that may be a secret: by its name, or as that has `%XX`.
+
+The parameter `user` is left out as the user before the host is.
 
 What stands behind it may have an @, which is none of those behind a user then.
 """

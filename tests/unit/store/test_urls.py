@@ -102,6 +102,8 @@ def test_other_url_is_refused_with_advice(url: str, advice: str) -> None:
         ("postgresql://ann@host/db?password=x&y@SECRET", "postgresql://host/db?password=…"),
         ("postgresql://host/db?p%61ssword=SECRET", "postgresql://host/db?p%61ssword=…"),
         ("postgresql://host/db?sslpassword=SECRET", "postgresql://host/db?sslpassword=…"),
+        ("postgresql://host/db?user=me&password=SECRET&schema=a", "postgresql://host/db?user=…&password=…&schema=a"),
+        ("postgresql://host/db?passwrd=SECRET&passfile=a", "postgresql://host/db?passwrd=…&passfile=a"),
         ("postgresql://host/db?oauth_client_secret=SECRET", "postgresql://host/db?oauth_client_secret=…"),
         ("postgresql://host/db?scram_client_key=SECRET", "postgresql://host/db?scram_client_key=…"),
         ("host=h password = 'x SECRET' dbname=d", "host=h password = … dbname=d"),
