@@ -1,14 +1,17 @@
 """`turnlog mcp`, with real servers."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from tests.agent.servers import COMMAND, HttpServer, odd
 from tests.cli.command import Command
+from tests.wires.server import Answer, Received, WireServer, whole
 
 from turnlog import TurnLog
 
@@ -245,3 +248,47 @@ def test_ctrl_c_ends_a_call_and_its_server(turnlog: Command, tmp_path: Path) -> 
     assert (process.returncode, output) == (130, ("", "turnlog: interrupted\n"))
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
+
+
+class SilentServer(WireServer):
+    """A server over HTTP that opens a session, and answers nothing more."""
+
+    def __init__(self) -> None:
+        """Begin without a session."""
+        super().__init__()
+        self.is_asked = threading.Event()
+        self.goes_on = threading.Event()
+
+    def answer_to(self, request: Received) -> Answer:
+        """Return what to answer to `initialize`; anything else waits."""
+        message = json.loads(request.body or b"{}")
+        if message.get("method") != "initialize":
+            self.is_asked.set()
+            self.goes_on.wait()
+            return Answer(status=500)
+        about = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "s", "version": "1"},
+        }
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": about}).encode()
+        return whole(body, headers={"mcp-session-id": "1"})
+
+
+@pytest.mark.parametrize("arguments", [("login", "s"), ("tools", "s"), ("call", "s", "go")], ids=str)
+def test_ctrl_c_ends_a_session_with_a_server_that_is_silent(turnlog: Command, arguments: tuple[str, ...]) -> None:
+    """Once: the server is asked to end the session, and not waited for."""
+    with SilentServer() as server:
+        turnlog.ok("mcp", "register", "s", "--url", server.url)
+        with subprocess.Popen(
+            [sys.executable, "-m", "turnlog", "mcp", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=turnlog.environment(), text=True,
+        ) as process:  # fmt: skip
+            assert server.is_asked.wait(30)
+            process.send_signal(signal.SIGINT)
+            try:
+                output = process.communicate(timeout=10)
+            finally:
+                process.kill()
+                server.goes_on.set()
+        assert (process.returncode, output) == (130, ("", "turnlog: interrupted\n"))

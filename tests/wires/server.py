@@ -152,7 +152,7 @@ class WireServer:
                     return
                 self.wfile.write(b"0\r\n\r\n")
 
-            do_GET = do_POST = _answer  # noqa: N815 - the names that http.server looks for
+            do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - the names that http.server looks for
 
             def log_message(self, format: str, *args: object) -> None:
                 pass

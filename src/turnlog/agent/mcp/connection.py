@@ -55,6 +55,9 @@ PROBE_TIMEOUT_S = 2.0
 CLOSE_TIMEOUT_S = {"stdio": 10.0, "http": 2.0}
 """How long closing may take. A program has up to 5 s: to end by itself, by SIGTERM, by SIGKILL."""
 
+_TELL_TIMEOUT_S = 1.0
+"""How long a server over HTTP may take to hear that something is over, when the connection is broken off."""
+
 _END_WAIT_S = 0.2
 
 # Where logging is not set up, Python prints warnings to standard error; the SDK's would stand among the output.
@@ -307,6 +310,10 @@ class Connection:
         if not self._broken_off:
             self._broken_off = True  # a second time would break off what the first one has it do: end the program
             self._task.cancel()
+            # Over HTTP that has it tell the server that a request is given up, and then that the session is over.
+            while self._meta.url and not self._task.done():
+                await asyncio.wait({self._task}, timeout=_TELL_TIMEOUT_S)
+                self._task.cancel()
         await asyncio.wait({self._task, *self._given_up, *ending})
 
     async def close_when_idle(self) -> None:
