@@ -4,7 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from turnlog.providers.raw_json import Fields, raw, text_of
+from msgspec import Raw
+
+from turnlog.providers.raw_json import Fields, objects_of, raw, text_of
+
+_TEXTS = ("text", "refusal", "arguments", "input", "code")
+_LISTS = ("content", "summary")
+_EMPTY = (b'""', b"[]", b"null")
+_EMPTY_BYTES_MAX = max(map(len, _EMPTY))
+
+
+def keeping(told: Fields, before: Fields) -> Fields:
+    """Return an object as it was told, with the texts that had come before where nothing stands in their place."""
+    if told.get("type") != before.get("type"):
+        return told
+    kept: Fields = {}
+    for name in (*_TEXTS, *_LISTS):
+        now, earlier = told.get(name), before.get(name)
+        if earlier is None or _is_empty(earlier) or now == earlier:
+            continue
+        if _is_empty(now):
+            kept[name] = earlier
+        elif name in _LISTS:
+            parts, earlier_parts = objects_of(now) or [], objects_of(earlier) or []
+            if len(parts) == len(earlier_parts):
+                whole = [keeping(*pair) for pair in zip(parts, earlier_parts, strict=True)]
+                if any(one is not part for one, part in zip(whole, parts, strict=True)):
+                    kept[name] = raw(whole)
+    return told | kept if kept else told
+
+
+def _is_empty(value: Raw | None) -> bool:
+    return value is None or (len(memoryview(value)) <= _EMPTY_BYTES_MAX and bytes(value) in _EMPTY)
 
 
 class Node:
@@ -24,10 +55,20 @@ class Node:
         return parts[index]
 
     def is_now(self, fields: Fields) -> None:
-        """Take the object as told in one piece: pieces that came before are no more."""
-        self.fields = fields
+        """Take the object as told in one piece: of pieces that came before is left what it says nothing of."""
+        self.fields = fields if self._is_all_in(fields) else keeping(fields, self.record())
         self.texts.clear()
         self.lists.clear()
+
+    def _is_all_in(self, told: Fields) -> bool:
+        """Return whether it is told with something for all that came: most often it is, and a record takes a while."""
+        texts = (name for name in _TEXTS if name in self.texts or name in self.fields)
+        lists = [name for name in _LISTS if name in self.lists or name in self.fields]
+        parts = (part for name in lists for part in objects_of(told.get(name)) or ())
+        return not (
+            any(_is_empty(told.get(name)) for name in (*texts, *lists))
+            or any(all(_is_empty(part.get(name)) for name in _TEXTS) for part in parts)
+        )
 
     def record(self) -> Fields:
         """Return the object as far as it came."""

@@ -2,7 +2,8 @@
 
 The stream says everything up to three times: in deltas, in `done` events, and in the whole response at its end. The
 last of these that came counts, so that a streamed reply equals the same reply unstreamed, and a stream that broke off
-gives what had arrived. Some endpoints leave the output out of the response at the end: then the events before it count.
+gives what had arrived. Some endpoints leave the output out of the response at the end, or an item's texts: then the
+events before it count.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from turnlog.model import (
 )
 from turnlog.providers.extras import custom_input, says_nothing
 from turnlog.providers.openai_responses.items import REFUSAL, Owner, blocks_of
-from turnlog.providers.openai_responses.pieces import Item, Items, Node
+from turnlog.providers.openai_responses.pieces import Item, Items, Node, keeping
 from turnlog.providers.raw_json import Fields, fields_of, minified, objects_of, raw, text_of
 from turnlog.providers.reader import EventReader, RawEvent, Sender
 from turnlog.providers.usage import Counts, count_of, usage_of
@@ -213,7 +214,7 @@ class Reader(EventReader):
         if what == "delta":
             node.texts.setdefault(place.key, []).append(text)
         elif what == "done":
-            node.texts[place.key] = [text]
+            node.texts[place.key] = [text] if text else node.texts.get(place.key, [])
 
     def _item(self, found: _Event, kind: str) -> Item:
         return self._items.item(found.output_index, found.item_id, kind)
@@ -292,6 +293,8 @@ class Reader(EventReader):
             for item, whole in streamed
             if whole and "id" in item and text_of(item.get("encrypted_content"))
         }
+        if len(told) == len(streamed):
+            told = [keeping(item, before) for item, (before, _) in zip(told, streamed, strict=True)]
         return [(_with_encrypted(item, encrypted), True) for item in told]
 
 

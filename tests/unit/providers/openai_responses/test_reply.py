@@ -210,6 +210,35 @@ def test_response_at_the_end_without_output_leaves_the_items_that_came() -> None
     assert aggregate(*events[:-1], dumped(last)) == aggregate(dumped(whole))
 
 
+@pytest.mark.parametrize("kind", ["response.output_item.done", "response.completed"])
+@pytest.mark.parametrize(
+    ("content", "empty"),
+    [([], []), (None, None), ([{"type": "output_text", "text": ""}], [])],
+    ids=["[]", "null", "a part"],
+)
+def test_texts_that_the_end_leaves_empty_are_those_that_came(kind: str, content: Any, empty: Any) -> None:
+    """Some endpoints have items without their texts in the last events: what was shown is not lost."""
+    output = [REASONING, said("Tide"), called("f", '{"x":1}')]
+    emptied = [REASONING | {"summary": empty}, said("") | {"content": content}, called("f", "")]
+    events = [msgspec.json.decode(event) for event in streamed(*output)]
+    for event in events:
+        if event["type"] == kind == "response.completed":
+            event["response"]["output"] = emptied
+        elif event["type"] == kind:
+            event["item"] = emptied[event["output_index"]]
+        elif event["type"].endswith("output_text.done"):
+            event["text"] = ""
+    if kind != "response.completed":
+        events[-1]["response"]["output"] = []
+    thinking, text, call = aggregate(*map(dumped, events)).content
+    assert isinstance(thinking, Thinking)
+    assert (thinking.thinking, thinking.signature) == ("First.\n\nThen.", "gAAAA-secret")
+    assert isinstance(text, Text)
+    assert text.text == "Tide"
+    assert isinstance(call, ToolUse)
+    assert bytes(call.input) == b'{"x":1}'
+
+
 def test_encrypted_content_of_the_item_is_kept_where_the_last_event_has_none() -> None:
     """Reasoning can go back when only its own last event had the encrypted content."""
     whole = response(REASONING, said("Hello"))
