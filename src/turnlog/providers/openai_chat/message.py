@@ -7,6 +7,7 @@ that is not known, or holds another type than it should, is kept as raw JSON tex
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from io import SEEK_END, StringIO
 from typing import Any, Literal
 
 import msgspec
@@ -63,7 +64,9 @@ class MessageReader:
         """The content in the order in which it came; what is no text and no thinking as it is spelled."""
         self._refusal: list[str] = []
         self._transcript: list[str] = []
-        self._thinking: list[str] = []
+        self._thinking = StringIO()
+        self._repeated: dict[str, int | None] = {}
+        """By fields, how much of the thinking so far they have only said again; None for one that has said more."""
         self._sent_in: set[str] = set()
         self._details: list[Raw] = []
         self._calls = Calls()
@@ -82,11 +85,9 @@ class MessageReader:
                     self.refused = self.refused or bool(text)
                     yield from _said(self._refusal, text)
                 case "reasoning_content" | "reasoning" if text is not None:
-                    # Some endpoints send the same thinking in both fields, the old one and the new.
-                    repeated = name == "reasoning" and message.get("reasoning_content") == value
                     if text:
                         self._sent_in.add(name)
-                    yield from _said(self._thinking, "" if repeated else text, "thinking")
+                    yield from self._thinks(name, text)
                 case "content" | "reasoning_details" if (items := items_of(value)) is not None:
                     yield from self._parts(items) if name == "content" else self._records(items, message)
                 case "tool_calls" if (calls := objects_of(value)) is not None:
@@ -132,7 +133,25 @@ class MessageReader:
             for record in records:
                 fields = fields_of(record) or {}
                 text = text_of(fields.get("text")) or text_of(fields.get("summary")) or ""
-                yield from _said(self._thinking, text, "thinking")
+                yield from self._thinks(DETAILS, text)
+
+    def _thinks(self, field: str, text: str) -> Iterator[Delta]:
+        """Take thinking from a field. Some endpoints send the same in several, at once or one behind the other."""
+        if not text:
+            return
+        place = self._repeated.setdefault(field, 0 if self._thinking.tell() else None)
+        if place is not None:
+            self._thinking.seek(place)
+            known = self._thinking.read(len(text))
+            self._thinking.seek(0, SEEK_END)
+            is_more = text.startswith(known)
+            if is_more and not text[len(known) :].strip():
+                self._repeated[field] = place + len(text)
+                return
+            self._repeated[field] = None
+            text = text[len(known) :] if is_more else self._thinking.getvalue()[:place] + text
+        self._thinking.write(text)
+        yield Delta(type="thinking", content=text)
 
     def content(self, of: Mapping[str, Any]) -> tuple[list[Block], Fields]:
         """Return the content in the one order that a streamed reply and a whole one share, and what is of no block.
@@ -165,14 +184,15 @@ class MessageReader:
         return blocks, aside
 
     def _thinking_in_fields(self, of: Mapping[str, Any]) -> list[Thinking]:
-        if not (self._thinking or self._details):
+        thinking = self._thinking.getvalue()
+        if not (thinking or self._details):
             return []
         extra: Fields = {}
         if self._details:
             extra[DETAILS] = raw(folded_details(self._details))
         if self._thinking_goes_back and self._sent_in:
             extra[SENT_IN] = raw([name for name in THINKING_FIELDS if name in self._sent_in])
-        return [Thinking(thinking="".join(self._thinking), extra=extra, **of)]
+        return [Thinking(thinking=thinking, extra=extra, **of)]
 
     def _in_content(self, of: Mapping[str, Any]) -> Iterator[Block]:
         for run in self._content:

@@ -33,6 +33,50 @@ def test_model_that_was_asked_stands_in_for_one_that_is_not_named() -> None:
     assert aggregate(chunk(model=""), chunk({"content": "a"}, "stop"), model="asked").model == "m"
 
 
+def _details(text: str) -> dict[str, Any]:
+    return {"reasoning_details": [{"type": "reasoning.text", "text": text, "index": 0}]}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [{"reasoning": text, "reasoning_content": text} for text in ("Hm. ", "So.")],
+        [{name: text} for text in ("Hm. ", "So.") for name in ("reasoning_content", "reasoning")],
+        [{"reasoning_content": "Hm. "}, {"reasoning_content": "So."}, {"content": "a"}, {"reasoning": "Hm. So.\n"}],
+        [{"reasoning_content": "Hm. "}, {"reasoning_content": "So."}, _details("Hm. So.")],
+        [_details("Hm. So."), {"reasoning_content": "Hm. "}, {"reasoning_content": "So."}],
+        [{"reasoning": text} | _details(text) for text in ("Hm. ", "So.")],
+        [{"reasoning_content": "Hm. "}, {"reasoning": "Hm. So."}],
+        [{"reasoning_content": "Hm. "}, {"reasoning": "So."}],
+    ],
+    ids=[
+        "in both fields at once",
+        "in one field and then in the other",
+        "all of it at the end",
+        "all of it in records at the end",
+        "in records first",
+        "in a field and records at once",
+        "with more behind it",
+        "in two fields, each its own",
+    ],
+)
+def test_thinking_that_is_said_twice_is_taken_once(pieces: list[dict[str, Any]]) -> None:
+    """Some endpoints send their thinking in several fields, the old one and the new."""
+    events = list(map(chunk, pieces))
+    first = aggregate(*events, chunk({}, "stop")).content[0]
+    assert isinstance(first, Thinking)
+    assert first.thinking == "Hm. So."
+    assert "".join(delta["content"] for delta in shown(*events) if delta.get("type") == "thinking") == "Hm. So."
+
+
+def test_thinking_that_only_begins_as_another_field_is_all_there() -> None:
+    """What two fields say is different where one goes on otherwise."""
+    events = [chunk({"reasoning_content": "So it is."}), chunk({"reasoning": "So"}), chunk({"reasoning": " what?"})]
+    first = aggregate(*events).content[0]
+    assert isinstance(first, Thinking)
+    assert first.thinking == "So it is.So what?"
+
+
 # Tool calls
 
 
