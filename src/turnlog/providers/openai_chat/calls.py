@@ -31,6 +31,8 @@ class Calls:
         """Begin with none."""
         self._all: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[tuple[int | None, str], _Call] = {}
+        """Calls by the index and the id that they began with: some endpoints give all the same index, or none."""
 
     def add(self, fields: Fields, *, whole: bool) -> Delta | None:
         """Take a call, or a piece of one that may go on with an earlier one; return what to show of it."""
@@ -39,9 +41,12 @@ class Calls:
     def _add(self, piece: _Piece, *, whole: bool) -> Delta | None:
         last = self._all[-1] if self._all else None
         call = last if piece.index is None else self._by_index.get(piece.index)
+        call = self._by_id.get((piece.index, piece.id), call)
         if call is None or whole or not call.goes_on_with(piece):
             call = _Call()
             self._all.append(call)
+            if piece.id:
+                self._by_id[piece.index, piece.id] = call
         if piece.index is not None:
             self._by_index[piece.index] = call
         return call.add(piece)

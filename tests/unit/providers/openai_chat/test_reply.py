@@ -107,6 +107,18 @@ F_AND_F = [("f", "a", {"x": 1}), ("f", "b", {"x": 2})]
         ([[piece(0, id="a", name="files___")], [piece(0, "{}", name="read")]], [("files___read", "a", {})]),
         ([[piece(0, '{"x"', id="a", name="f")], [piece(0, ":1}", id="a", name="f")]], F_AND_F[:1]),
         ([[piece(0, '{"x"', id="a", name="f")], [piece(0, ":1}", id="other")]], F_AND_F[:1]),
+        *(
+            (
+                [
+                    [piece(index, "", id="a", name="f"), piece(index, "", id="b", name="f")],
+                    [piece(index, '{"x"', id="a")],
+                    [piece(index, '{"x"', id="b"), piece(index, ":2}")],
+                    [piece(index, ":1}", id="a")],
+                ],
+                F_AND_F,
+            )
+            for index in (0, None)
+        ),
         (
             [
                 [piece(0, '{"x":1}', id="", name="f")],
@@ -137,6 +149,8 @@ F_AND_F = [("f", "a", {"x": 1}), ("f", "b", {"x": 2})]
         "a name in pieces",
         "the name again and again",
         "an id made up for each piece",
+        "pieces of several, mixed, all with the same index",
+        "pieces of several, mixed, without indexes",
         "all with the same index, without ids",
         "all with the same index, in pieces, with one id",
         "the name again behind whole arguments",
