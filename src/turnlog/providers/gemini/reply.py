@@ -79,7 +79,7 @@ class Reader(ReplyReader):
     def __init__(self, sender: Sender) -> None:
         """Begin with nothing read."""
         super().__init__(sender)
-        self._candidates: dict[int, _Candidate] = {0: _Candidate(sender)}
+        self._candidates: dict[int, _Candidate] = {}
         self._told = Told(last=True)
         self._model: str | None = None
         self._id: str | None = None
@@ -135,12 +135,13 @@ class Reader(ReplyReader):
 
     def response(self) -> Response:
         """Return what the events so far add up to."""
-        main = self._candidates[0]
+        first = min(self._candidates, default=0)
+        main = self._candidates.get(first) or _Candidate(self.sender)
         fields = main.fields() | main.content()
         about = {name: value for name, value in fields.items() if name in OF_CONTENT and _says(name, value)}
         content = _with_about(main.blocks.all(self.sender.model or self._model or "", self._id), about)
         extra = {name: value for name, value in fields.items() if not (content and name in about)} | _joined(self._told)
-        others = [self._candidates[index].whole(index) for index in sorted(self._candidates) if index]
+        others = [self._candidates[index].whole(index) for index in sorted(self._candidates) if index != first]
         if others:
             extra["candidates"] = raw(others)
         stop_reason, error = self._end(main, any(isinstance(block, ToolUse) for block in content))

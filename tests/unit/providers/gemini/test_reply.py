@@ -309,6 +309,16 @@ def test_further_candidates_are_kept_whole() -> None:
     assert Gemini().aggregate([both("ab", "xy", finishReason="STOP")]) == response
 
 
+def test_candidate_with_any_index_is_the_reply_where_it_is_alone() -> None:
+    """The one with the least index is, as it is of Chat Completions."""
+    alone = {"content": {"parts": [{"text": "a"}], "role": "model"}, "finishReason": "STOP"}
+    replies = [
+        Gemini().aggregate([json.dumps({"candidates": [alone | index]}).encode()]) for index in ({"index": 1}, {})
+    ]
+    assert replies[0] == replies[1]
+    assert (replies[0].content, replies[0].error) == ((Text(text="a"),), None)
+
+
 # Deltas
 
 
