@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Raw
+
 from turnlog.model import ContextWindow, Tool
 from turnlog.providers.bedrock import request
 from turnlog.providers.bedrock.client import CLIENT
@@ -13,6 +15,7 @@ from turnlog.providers.interface import Frame, FrameInput, OnLoss, Parameters, P
 from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.reader import ReplyReader
+from turnlog.providers.server_calls import ServerPart
 from turnlog.providers.tool_names import ToolNames
 
 
@@ -27,7 +30,7 @@ class Bedrock(Provider):
     name = "bedrock"
     provider = "bedrock"
     api = "converse"
-    version = "4"
+    version = "5"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
     home = "bedrock"
@@ -64,6 +67,9 @@ class Bedrock(Provider):
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
         return request.encode_message(carried)
+
+    def _server_part(self, block: Raw) -> ServerPart | None:
+        return request.server_part(block)
 
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)

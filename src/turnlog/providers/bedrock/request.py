@@ -31,7 +31,9 @@ from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
 from turnlog.providers.losses import Losses
+from turnlog.providers.raw_json import fields_of, text_of
 from turnlog.providers.schemas import plain_object
+from turnlog.providers.server_calls import ServerPart
 from turnlog.providers.tool_choice import tool_choice
 
 MEDIA: Mapping[str, tuple[str, str]] = {
@@ -143,6 +145,17 @@ def _result(block: ToolResult, place: str) -> dict[str, Any]:
     # Not all models know a status, and success is what is meant without one.
     status = {"status": "error"} if block.is_error else {}
     return {"toolResult": {"toolUseId": block.tool_use_id, "content": content, **status, **block.extra}}
+
+
+def server_part(block: Raw) -> ServerPart | None:
+    """Return which call of a tool that the API runs itself, or which result of one, a native block is.
+
+    Their fields are those of tools that are not, with a `type` (`server_tool_use`, `nova_grounding_result`, …).
+    """
+    fields = fields_of(block) or {}
+    is_result = "toolResult" in fields
+    call_id = text_of((fields_of(fields.get("toolResult" if is_result else "toolUse")) or {}).get("toolUseId"))
+    return None if call_id is None else ServerPart(call_id=call_id, is_result=is_result)
 
 
 # Messages together

@@ -111,6 +111,31 @@ def test_audio_in_results_moves_behind_them() -> None:
     assert losses(prepare(*turns)) == ["moved document: behind the tool result that it is part of"]
 
 
+def test_call_of_a_server_tool_has_its_result_or_is_left_out() -> None:
+    """The API refuses one without the other, but while the turn goes on."""
+    use, found = (
+        {kind: {"toolUseId": "s", **fields}}
+        for kind, fields in (
+            ("toolUse", {"name": "nova_grounding", "type": "server_tool_use", "input": {}}),
+            ("toolResult", {"content": [], "status": "success", "type": "nova_grounding_result"}),
+        )
+    )
+    natives = [{"type": "native", **OWN, "block": block} for block in (use, found)]
+    cut, whole, late = (
+        message("assistant", "a", *blocks, **OWN, turn="m") for blocks in (natives[:1], natives, natives[1:])
+    )
+    asked, thanks = message("user", "go"), message("user", "thanks")
+    before, behind = ["user", {"text": "go"}], ["user", {"text": "thanks"}]
+    assert wire(asked, whole, thanks) == [before, ["assistant", {"text": "a"}, use, found], behind]
+    assert wire(asked, cut) == [before, ["assistant", {"text": "a"}, use]]
+    for one, why in (
+        (cut, "call 's' has no result, and its turn has ended"),
+        (late, "there is no call 's' that it answers"),
+    ):
+        assert wire(asked, one, thanks) == [before, ["assistant", {"text": "a"}], behind]
+        assert losses(prepare(asked, one, thanks)) == [f"dropped native: {why}"]
+
+
 def test_arguments_that_are_no_object_are_put_into_one() -> None:
     """The model sees what it wrote."""
     turn = message("assistant", call("c", malformed_arguments="[1"), **OWN)
