@@ -47,9 +47,9 @@ def listed(servers: ServerMeta | list[ServerMeta], **options: Any) -> list[Tool]
     return used(servers, lambda tools: tools.tools(), **options)
 
 
-def said(text: str) -> ToolOutcome:
-    """Return the outcome of one text."""
-    return ToolOutcome(content=(Text(text=text),))
+def said(*texts: str) -> ToolOutcome:
+    """Return the outcome of texts."""
+    return ToolOutcome(content=tuple(Text(text=text) for text in texts))
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +111,16 @@ def test_many_calls_of_one_connection(meta: ServerMeta) -> None:
         )
         large = await call("arguments", '{"given":{"n":1e400}}')
         assert large == ToolOutcome.error("the arguments cannot be read: 1e400 is too large")
+        numbers = "[0.1,1e2,9007199254740993,9007199254740993.0,1e-400,12345678901234567890.5,0.30000000000000000001]"
+        assert await call("arguments", f'{{"given":{{"n":{numbers}}}}}') == said(
+            "{'n': [0.1, 100.0, 9007199254740993, 9007199254740992.0, 0.0, 1.2345678901234567e+19, 0.3]}",
+            "(numbers of the arguments were rounded: 9007199254740993.0 as 9007199254740992.0, 1e-400 as 0.0,"
+            " 12345678901234567890.5 as 1.2345678901234567e+19 and 1 more)",
+        )
+        long = await call("arguments", f'{{"given":{{"n":0.{"3" * 50}}}}}')
+        assert long == said(
+            "{'n': 0.3333333333333333}", f"(numbers of the arguments were rounded: 0.{'3' * 38}… as 0.{'3' * 16})"
+        )
         assert await call("echo", "[1]") == ToolOutcome.error("the arguments are list and not a JSON object")
         assert await call("huge", '{"characters":5000000}') == said("x" * 5_000_000)
 

@@ -204,11 +204,12 @@ def test_an_error_of_the_protocol_is_a_result() -> None:
     )
 
 
-def test_a_number_that_json_has_not_is_an_error() -> None:
-    """1e400 is infinite to Python; it cannot be recorded."""
-    result = '{"content":[],"structuredContent":{"a":1e400}}'
-    outcome = called(odd("answers", result), "odd___go")
-    assert text_of(outcome).startswith("MCP server 'odd': the result cannot be read: Out of range float values")
+@pytest.mark.parametrize("length", [1, 100_000])
+def test_a_number_that_json_has_not_stands_in_structured_content(length: int) -> None:
+    """Programs in Python write NaN into JSON."""
+    text = "x" * length
+    result = f'{{"content":[],"structuredContent":{{"a":[NaN,-Infinity,1e400,1.5],"b":"{text}"}}}}'
+    assert called(odd("answers", result), "odd___go") == said(f'{{"a":[NaN,-Infinity,Infinity,1.5],"b":"{text}"}}')
 
 
 @pytest.mark.parametrize(

@@ -56,25 +56,29 @@ _REPEATED = "(as in this result)"
 """What stands in structured content for the base64 of a document of the same result."""
 
 
-def raw_json(value: object) -> Raw:
+def raw_json(value: object, *, finite: bool = True) -> Raw:
     """Return a value as JSON text, in the order that it has.
 
+    Args:
+        value: the value.
+        finite: whether all numbers have to be such as JSON has: NaN and infinities make it text that is none.
+
     Raises:
-        ValueError: it has a number that JSON has not, or text that is not UTF-8.
+        ValueError: a number is not, or it has text that is not UTF-8.
     """
-    return Raw(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode())
+    return Raw(json.dumps(value, ensure_ascii=False, allow_nan=not finite, separators=(",", ":")).encode())
 
 
 def outcome_of(result: _Fields) -> ToolOutcome:
     """Return the outcome that the result of `tools/call` tells of.
 
     Text is text; images, audio and blobs are documents; resources have a line before them that names their URI.
-    Structured content is one more text, of JSON, unless the content says the same. Bytes that a document of the result
-    has are not repeated in it. Of more than `PARTS_MAX` parts, those behind them are a text of their JSON, with a line
-    before it that says so.
+    Structured content is one more text, of JSON, unless the content says the same; NaN and infinities, which JSON has
+    not, are `NaN` and `Infinity` there. Bytes that a document of the result has are not repeated in it. Of more than
+    `PARTS_MAX` parts, those behind them are a text of their JSON, with a line before it that says so.
 
     Raises:
-        ValueError: it has a number that JSON has not, or text that is not UTF-8, or is nested too deeply.
+        ValueError: its content has a number that JSON has not, or text that is not UTF-8, or is nested too deeply.
     """
     kind = result.get("resultType")
     if kind is not None and kind != "complete":
@@ -97,7 +101,7 @@ def outcome_of(result: _Fields) -> ToolOutcome:
         said = None
     else:
         try:
-            said = bytes(raw_json(_without_bytes(structured, _bytes_in(blocks)))).decode()
+            said = bytes(raw_json(_without_bytes(structured, _bytes_in(blocks)), finite=False)).decode()
         except RecursionError as error:
             raise ValueError("its structured content is nested too deeply") from error
     if said is not None:

@@ -7,10 +7,13 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.agent.mcp.resources import ServerPrompt, ServerResource, attached, prompt_of, question
@@ -20,12 +23,15 @@ from turnlog.agent.opening import Attached
 from turnlog.agent.settled import delivered, finished
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import RunError, ToolServerError
-from turnlog.model import ServerMeta, Tool
+from turnlog.model import ServerMeta, Text, Tool
 
 if TYPE_CHECKING:
     from turnlog.agent.mcp.connection import Connection
 
 _R = TypeVar("_R")
+
+_ROUNDED_TOLD_MAX = 3
+_DIGITS_TOLD_MAX = 40
 
 
 class Origin(Struct, frozen=True, kw_only=True):
@@ -143,11 +149,15 @@ class McpTools(Toolbox):
     async def call(self, name: str, arguments: Raw) -> ToolOutcome:
         """Call a tool. Whatever goes wrong is an outcome with `is_error`; only cancellation is raised.
 
+        Numbers with a fraction or an exponent go to the server as binary ones of 64 bits, as JSON's readers have them.
+        Where one is another number then, a text behind the result says so. Integers go as they are.
+
         Raises:
             RunError: this was not entered.
         """
+        rounded: dict[str, float] = {}
         try:
-            given: object = json.loads(bytes(arguments), parse_float=_finite)
+            given: object = json.loads(bytes(arguments), parse_float=lambda text: _number(text, rounded))
         except (ValueError, RecursionError) as error:
             return ToolOutcome.error(f"the arguments cannot be read: {error}")
         if not isinstance(given, dict):
@@ -162,7 +172,10 @@ class McpTools(Toolbox):
             return ToolOutcome.error(f"there is no tool {name!r}{hint}{also}")
         if not self._entered:
             raise _not_entered()
-        return await self._servers[origin.server].call(origin.tool, cast("dict[str, Any]", given))
+        outcome = await self._servers[origin.server].call(origin.tool, cast("dict[str, Any]", given))
+        if rounded:
+            outcome = msgspec.structs.replace(outcome, content=(*outcome.content, Text(text=_told(rounded))))
+        return outcome
 
     async def resources(self, server: str) -> list[ServerResource]:
         """Return the resources that a server lists, and its templates behind them.
@@ -237,8 +250,8 @@ def _not_entered() -> RunError:
     )
 
 
-def _finite(text: str) -> float:
-    """Return a number with a fraction or an exponent.
+def _number(text: str, rounded: dict[str, float]) -> float:
+    """Return a number with a fraction or an exponent, and take note of one that is another one now.
 
     Raises:
         ValueError: it is larger than any that JSON's readers have.
@@ -246,4 +259,17 @@ def _finite(text: str) -> float:
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text} is too large")
+    try:
+        same = Decimal(text) == Decimal(repr(number))
+    except InvalidOperation:  # of an exponent that not even `Decimal` has
+        same = False
+    if not same:
+        rounded[text] = number
     return number
+
+
+def _told(rounded: Mapping[str, float]) -> str:
+    first = islice(rounded.items(), _ROUNDED_TOLD_MAX)
+    said = [f"{text[:_DIGITS_TOLD_MAX]}{'…' * (len(text) > _DIGITS_TOLD_MAX)} as {number!r}" for text, number in first]
+    more = f" and {len(rounded) - len(said):,} more" if len(rounded) > len(said) else ""
+    return f"(numbers of the arguments were rounded: {', '.join(said)}{more})"
