@@ -125,6 +125,15 @@ Ratings of safety are not there: they are about a reply, and nothing that it say
 _WITH_MESSAGE_FIELDS: Mapping[str, Collection[str]] = {"chat_completions": ("extra_content",), "chat_v2": ()}
 """The apis that have further fields of messages, each with those that its requests take."""
 
+_OF_PROVIDERS: Mapping[tuple[str, str], Collection[str]] = {("chat_completions", "openrouter"): ("images",)}
+"""Those that requests to a provider take besides (OpenRouter's OpenAPI document, `ChatAssistantMessage`)."""
+
+
+def taken_fields(api: str, provider: str) -> Collection[str] | None:
+    """Return which further fields of a message go back to a provider; None where the api has none."""
+    taken = _WITH_MESSAGE_FIELDS.get(api)
+    return None if taken is None else (*taken, *_OF_PROVIDERS.get((api, provider), ()))
+
 
 def left_out(block: Block, api: str, provider: str) -> list[str]:
     """Return what a block has beside it that no request has, though it goes to the model that it is of.
@@ -137,7 +146,7 @@ def left_out(block: Block, api: str, provider: str) -> list[str]:
     if not block.extra:
         return []
     names = [name for name in _LEFT_OUT.get(api, ()) if name in block.extra]
-    taken = _WITH_MESSAGE_FIELDS.get(api)
+    taken = taken_fields(api, provider)
     if taken is not None:
         names += [name for name in message_fields(block) if name not in taken]
     # OpenAI takes audio back by its id, and others do not take it at all: the text of it is what goes to them.

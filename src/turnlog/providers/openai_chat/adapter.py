@@ -10,6 +10,7 @@ from msgspec import Raw
 
 from turnlog.model import Tool
 from turnlog.providers.carriage import Capabilities, Carried
+from turnlog.providers.extras import taken_fields
 from turnlog.providers.interface import (
     Frame,
     FrameInput,
@@ -35,7 +36,7 @@ class OpenAIChat(Provider):
     name = "openai_chat"
     provider = "openai"
     api = "chat_completions"
-    version = "5"
+    version = "6"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     call_params: ClassVar[Parameters] = {"stream_options": {"include_usage": True}}
@@ -71,7 +72,8 @@ class OpenAIChat(Provider):
             self.capabilities = msgspec.structs.replace(self.capabilities, tool_names=None)
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
-        return request.encode_message(carried, home=self._at_home)
+        fields = taken_fields(self.api, self.provider) or ()
+        return request.encode_message(carried, home=self._at_home, fields=fields)
 
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given, home=self._at_home, schema=self._schema)

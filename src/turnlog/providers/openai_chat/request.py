@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, assert_never
 
 from msgspec import Raw
@@ -45,22 +45,21 @@ _LEFT_OUT = (*OWN, ARGUMENTS, CALL_TYPE, MALFORMED)
 FILE_NAME = "filename"
 """The field of a document with its name; on the wire it stands beside the bytes."""
 
-_MESSAGE_FIELDS = ("extra_content",)
-"""Further fields of a message that go back: in this one Gemini has the signature of its thinking."""
 
-
-def encode_message(carried: Carried, *, home: bool) -> list[bytes]:
+def encode_message(carried: Carried, *, home: bool, fields: Collection[str]) -> list[bytes]:
     """Return a carried message as messages of the wire: one for each tool result, and one for all the rest, if any.
 
     Args:
         carried: the message.
         home: whether it goes to the endpoint that the wire is of, and to none that speaks it too.
+        fields: the further fields of a message that go back. In `extra_content` Gemini has the signature of its
+            thinking.
     """
     results = [block for block in carried.blocks if isinstance(block, ToolResult)]
     rest = [block for block in carried.blocks if not isinstance(block, ToolResult)]
     messages: list[dict[str, Any]] = [_tool_message(result) for result in results]
     if rest and carried.role == "assistant":
-        messages += _assistant_messages(rest, home=home)
+        messages += _assistant_messages(rest, home=home, fields=fields)
     elif rest:
         messages.append({"role": carried.role, "content": _content(rest)})
     return [encode(message) for message in messages]
@@ -71,7 +70,7 @@ def _tool_message(result: ToolResult) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": result.tool_use_id, "content": content} | provider_fields(result, CALL_TYPE)
 
 
-def _assistant_messages(blocks: Sequence[Block], *, home: bool) -> list[dict[str, Any]]:
+def _assistant_messages(blocks: Sequence[Block], *, home: bool, fields: Collection[str]) -> list[dict[str, Any]]:
     """Return blocks as one message, or as none where they are fields of one that do not go back."""
     said: list[Block] = []
     calls: list[dict[str, Any]] = []
@@ -91,7 +90,7 @@ def _assistant_messages(blocks: Sequence[Block], *, home: bool) -> list[dict[str
                 pass
             case _:
                 said.append(block)
-        beside |= {name: value for name, value in message_fields(block).items() if name in _MESSAGE_FIELDS}
+        beside |= {name: value for name, value in message_fields(block).items() if name in fields}
     if not (said or calls or thoughts or beside):
         return []
     content = _content(said) if said else None if calls or "audio" in beside else ""

@@ -355,6 +355,17 @@ def test_fields_of_a_message_without_content_go_back_where_they_are_known() -> N
     assert back(aggregate(whole(signed | {"images": IMAGES}), adapter=OTHER), left_out="images") == said
 
 
+@pytest.mark.parametrize("content", ["", "Here it is."])
+@pytest.mark.parametrize("length", [4, 4_000_000])
+def test_images_go_back_to_openrouter(content: str, length: int) -> None:
+    """It takes those that a model drew as it sent them; a model that is to change one has to see it."""
+    openrouter = OpenAIChat(provider="openrouter")
+    drawn = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * length}"}, "index": 0}
+    said = {"role": "assistant", "content": content, "images": [drawn]}
+    response = aggregate(chunk({"content": content}), chunk({"images": [drawn]}), chunk({}, "stop"), adapter=openrouter)
+    assert back(response, openrouter) == said
+
+
 @pytest.mark.parametrize("odd", [{"content": {"a": 1}}, {"tool_calls": [1]}, {"reasoning": 7}, {"function_call": "f"}])
 def test_field_of_an_unexpected_type_is_kept(odd: dict[str, Any]) -> None:
     """It is not read, and not lost; the rest of the message is as it was."""
