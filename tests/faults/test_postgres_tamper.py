@@ -176,9 +176,7 @@ def tampered(postgres: Postgres, filled: Filled) -> Iterator[Callable[..., str]]
         copy = f"{name}_{len(made)}"
         with closing(psycopg.connect(postgres.url("postgres"), autocommit=True)) as connection:
             connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log").format(
-                    sql.Identifier(copy), sql.Identifier(name)
-                )
+                sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(copy), sql.Identifier(name))
             )
         made.append(url.replace(name, copy))
         with closing(psycopg.connect(made[-1], autocommit=True)) as connection:

