@@ -18,6 +18,9 @@ from turnlog.projections.turns import AFTER_ALL
 INDEXED_EVENTS = 20_000
 """Of a log with fewer events every turn is looked at: that takes a tenth of a second."""
 
+_MODEL_CHARACTERS = 200
+"""A name is cut to so many: PostgreSQL refuses what is much larger in an index. One of as many may be a longer one."""
+
 _MODELS_MAX = 500
 """So many models are asked for by their names, of more all."""
 
@@ -46,9 +49,8 @@ class Listings(Projection):
         recorded = event.recorded
         meta = turn_meta(recorded)
         time = None if recorded.sealed is not None else ms_of(said_at(meta, recorded.header.time))
-        db.execute(
-            "INSERT INTO listed_turns VALUES (?, ?, ?, ?)", (event.global_position, time, meta.role, meta.model or None)
-        )
+        model = meta.model and meta.model[:_MODEL_CHARACTERS]
+        db.execute("INSERT INTO listed_turns VALUES (?, ?, ?, ?)", (event.global_position, time, meta.role, model))
 
     def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
         """Note erased turns anew: by when they were recorded, which is all that is left of the time."""
@@ -95,7 +97,8 @@ def _positions(db: Any, which: TurnFilter) -> Iterator[int]:
         values.append(which.role)
     if which.model is not None:
         there_are = db.execute("SELECT DISTINCT model FROM listed_turns WHERE model IS NOT NULL").fetchall()
-        models = [model for (model,) in there_are if which.takes_model(model)]
+        names = (model for (model,) in there_are)
+        models = [name for name in names if len(name) == _MODEL_CHARACTERS or which.takes_model(name)]
         if len(models) <= _MODELS_MAX:
             conditions.append(f"model IN ({', '.join('?' * len(models))})" if models else "FALSE")
             values += models

@@ -15,7 +15,6 @@ from turnlog.feeds.search import (
     BY_TURN,
     COLUMNS,
     MATCHED,
-    OF_MODELS,
     OF_TERM,
     ORDER,
     SNIPPET_WORDS,
@@ -155,7 +154,6 @@ class PostgresSearch(Search):
     schema = (
         f"CREATE TABLE search_turns ({COLUMNS}, folded TEXT NOT NULL, words tsvector NOT NULL,"
         " is_partial boolean NOT NULL)",
-        OF_MODELS,
         "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
         "CREATE INDEX search_turns_words ON search_turns USING gin (words)",
         "CREATE INDEX search_turns_partial ON search_turns (position) WHERE is_partial",

@@ -56,9 +56,6 @@ COLUMNS = (
 )
 """What is kept of a turn."""
 
-OF_MODELS = "CREATE INDEX search_turns_of_models ON search_turns (model) WHERE model IS NOT NULL"
-"""Tells what models there are."""
-
 PIECES_MAX = 1 << 16
 """A turn of several pieces has a row for each, at positions below zero: that of the turn times this, and the number of
 the piece from 0, both together with a minus sign."""
@@ -79,7 +76,7 @@ class Search(Projection):
     piece_characters: ClassVar[int] = PIECE_CHARACTERS
     schema = (
         f"CREATE TABLE search_turns ({COLUMNS})",
-        OF_MODELS,
+        "CREATE INDEX search_turns_of_models ON search_turns (model) WHERE model IS NOT NULL",
         "CREATE TABLE search_sealed (position INTEGER PRIMARY KEY)",
         "CREATE VIRTUAL TABLE search_words USING fts5(text, content='search_turns', content_rowid='position',"
         f" tokenize='{TOKENIZER}')",

@@ -558,6 +558,21 @@ def test_turns_of_a_speaker_and_a_time_are_found(log: TurnLog) -> None:
 
 
 @pytest.mark.usefixtures("indexed")
+def test_names_of_models_may_be_any_text(log: TurnLog) -> None:
+    """Of any length, of any characters, and empty."""
+    noise = random.Random(1).randbytes(5000).hex()
+    names = ["", "a\tb", noise, noise[:200], noise[:201], noise[:199], "𝒎" * 900]
+    turns = {
+        name: log.add_turn("said", role="assistant", reply=ReplyFacts(model=name), bookmark=False).id for name in names
+    }
+    for name in names:
+        assert [turn.id for turn in log.latest(None, which=TurnFilter(model=name))] == [turns[name]]
+        assert found(log, "said", which=TurnFilter(model=name)) == ([turns[name]] if name else [])
+    longer = [turns[name] for name in names if len(name) > 200 and name.startswith(noise[:9])]
+    assert [turn.id for turn in log.latest(None, which=TurnFilter(model=f"{noise[:200]}?*"))] == longer
+
+
+@pytest.mark.usefixtures("indexed")
 def test_more_models_than_can_be_asked_for_by_name(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """All turns are looked at then."""
     monkeypatch.setattr("turnlog.feeds.listings._MODELS_MAX", 1)
