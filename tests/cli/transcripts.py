@@ -192,11 +192,32 @@ def write(format: str, texts: Sequence[str], path: Path) -> None:
     if format != "llm":
         write_records(FORMATS[format](texts), path)
         return
-    with closing(sqlite3.connect(path)) as connection, connection:
+    rows = [(f"{number:06}", "m", "And?", text, "c") for number, text in enumerate(texts)]
+    with closing(llm(path, rows)):
+        pass
+
+
+def write_elsewhere(kind: str, text: str, path: Path) -> None:
+    """Write a transcript of `ELSEWHERE`, or the database of `llm` with a call."""
+    if kind != "llm, call":
+        write_records(ELSEWHERE[kind](text), path)
+        return
+    with closing(llm(path, [("1", "m", "And?", "Well.", "c")])) as connection, connection:
+        connection.execute(
+            "CREATE TABLE tool_calls (id INTEGER PRIMARY KEY, response_id TEXT, name TEXT, arguments TEXT)"
+        )
+        arguments = json.dumps({"input": text}, ensure_ascii=False)
+        connection.execute("INSERT INTO tool_calls VALUES (1, '1', 'f', ?)", (arguments,))
+
+
+def llm(path: Path, responses: Sequence[tuple[str, ...]]) -> sqlite3.Connection:
+    """Make a database of `llm` with responses, and return a connection to it."""
+    connection = sqlite3.connect(path)
+    with connection:
         connection.execute("CREATE TABLE _llm_migrations (name)")
         connection.execute("CREATE TABLE conversations (id TEXT PRIMARY KEY, name TEXT, model TEXT)")
         columns = "id TEXT PRIMARY KEY, model TEXT, prompt TEXT, response TEXT, conversation_id TEXT"
         connection.execute(f"CREATE TABLE responses ({columns})")
         connection.execute("INSERT INTO conversations VALUES ('c', 'A', 'm')")
-        rows = [(f"{number:06}", "m", "And?", text, "c") for number, text in enumerate(texts)]
-        connection.executemany("INSERT INTO responses VALUES (?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO responses VALUES (?, ?, ?, ?, ?)", responses)
+    return connection

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from turnlog.interop.transcripts.fields import fields
 from turnlog.interop.transcripts.lines import count
 from turnlog.model import Usage
 from turnlog.model.long_strings import decode_string
-from turnlog.model.pieces import PIECE, encoded_text, joined
+from turnlog.model.pieces import PIECE, decoded_pieces, encoded_text, in_json, joined
 from turnlog.record.files import open_regular
 from turnlog.store.sqlite.opening import SQLITE_MAGIC
 
@@ -36,6 +37,9 @@ _SAID = frozenset(
     )
 )
 """The columns that have what is said, and no names."""
+
+_LONG_MAX = 100
+"""So many texts of a column are read in pieces, the longest ones: SQLite holds one of the others too as it is read."""
 
 _DERIVED = ("turn_search",)
 """Tables for searching, which say again what others say."""
@@ -178,17 +182,30 @@ def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
             misspelled.append(place)
             return raw.decode(errors="replace")
 
+    def said(table: str, column: str, rowid: int) -> str | Raw:
+        with connection.blobopen(table, column, rowid, readonly=True) as blob:
+            pieces = iter(partial(blob.read, PIECE), b"")
+            try:
+                return Raw(joined(chain((b'"',), in_json(decoded_pieces(pieces)), (b'"',))))
+            except UnicodeDecodeError:
+                blob.seek(0)
+                return text(blob.read())
+
     connection.text_factory = text
+    is_utf8 = connection.execute("PRAGMA encoding").fetchone() == ("UTF-8",)
     for name in names:
         stored = tables.setdefault(name, [])
         quoted = name.replace('"', '""')
-        cursor = connection.execute(f'SELECT * FROM "{quoted}"')
-        columns = [column[0] for column in cursor.description]
-        with_bytes = _with_bytes(connection, quoted)
+        columns = [each[0] for each in connection.execute(f'SELECT * FROM "{quoted}" LIMIT 0').description]
+        kinds = _kinds(connection, quoted)
+        long = _long(connection, quoted, kinds) if is_utf8 else {}
+        cursor = connection.execute(_without(quoted, columns, long))
+        with_bytes = {column for column, kind in kinds.items() if kind in ("", "BLOB")}
         place += 1
-        for values in cursor:
+        for rowid, *values in cursor:
             row: Row = {}
-            for column, value in zip(columns, values, strict=True):
+            for column, read in zip(columns, values, strict=True):
+                value = said(name, column, rowid) if rowid in long.get(column, ()) else read
                 if isinstance(value, bytes) and (name, column) == _ATTACHED and column in with_bytes:
                     row[column] = value
                     continue
@@ -201,12 +218,37 @@ def _rows(connection: sqlite3.Connection, names: Sequence[str]) -> Database:
     return Database(tables=tables, misspelled=list(dict.fromkeys(misspelled)), no_text=no_text)
 
 
-def _with_bytes(connection: sqlite3.Connection, quoted: str) -> set[str]:
-    """Return the columns of a table that can have bytes: those of the type BLOB, and of none."""
-    columns: list[tuple[str, str]] = [
-        (name, kind) for _, name, kind, *_ in connection.execute(f'PRAGMA table_info("{quoted}")').fetchall()
-    ]
-    return {name for name, kind in columns if kind.upper() in ("", "BLOB")}
+def _kinds(connection: sqlite3.Connection, quoted: str) -> dict[str, str]:
+    """Return the columns of a table that it keeps, each with its type in capitals."""
+    asked = connection.execute(f'PRAGMA table_info("{quoted}")')
+    return {name: kind.upper() for _, name, kind, *_ in asked}
+
+
+def _long(connection: sqlite3.Connection, quoted: str, columns: Collection[str]) -> dict[str, set[int]]:
+    """Return the numbers of the rows of a table that have a long text, by column of what is said: those of most."""
+    if "rowid" in map(str.lower, columns):  # which may be no number
+        return {}
+    found: dict[str, set[int]] = {}
+    with suppress(sqlite3.OperationalError):  # its rows have no numbers
+        for column in _SAID.intersection(columns):
+            asked = connection.execute(
+                f'SELECT rowid FROM "{quoted}" WHERE typeof("{column}") = \'text\' AND length("{column}") > {PIECE} '
+                f'ORDER BY length("{column}") DESC LIMIT {_LONG_MAX}'
+            )
+            found[column] = {rowid for (rowid,) in asked}
+    return {column: rowids for column, rowids in found.items() if rowids}
+
+
+def _without(quoted: str, columns: Sequence[str], long: Mapping[str, Set[int]]) -> str:
+    """Return the query for the rows of a table, without long texts, and where there are such with their numbers."""
+    if not long:
+        return f'SELECT NULL, * FROM "{quoted}"'
+    asked = ["rowid"]
+    for column in columns:
+        name = '"' + column.replace('"', '""') + '"'
+        left_out = ", ".join(map(str, long.get(column, ())))
+        asked.append(f"CASE WHEN rowid NOT IN ({left_out}) THEN {name} END" if left_out else name)
+    return f'SELECT {", ".join(asked)} FROM "{quoted}"'
 
 
 def _value(value: object, *, is_text: bool, is_said: bool) -> Value:

@@ -12,6 +12,7 @@ from tests.unit.interop.transcripts.promises import check_erasing, check_growing
 from turnlog import TurnLog
 from turnlog.errors import FormatError
 from turnlog.interop import formats
+from turnlog.interop.transcripts import llm_database
 from turnlog.model import Usage
 
 TIME = "2026-02-10T17:24:01.000000"
@@ -376,6 +377,44 @@ def test_text_that_is_no_utf8_is_reported(path: Path) -> None:
     report, found = check_importing("llm", path)
     assert found["text", "�a"] == 1
     assert sum("not UTF-8" in problem.what for problem in report.problems) == 1
+
+
+TEXTS = [
+    "CREATE TABLE fragments (id INTEGER PRIMARY KEY, content TEXT)",
+    "CREATE TABLE fragments (id TEXT PRIMARY KEY, content TEXT) WITHOUT ROWID",
+    'CREATE TABLE fragments (id TEXT, content, "rowid" TEXT)',
+    "CREATE TABLE fragments (id, content TEXT, output TEXT GENERATED ALWAYS AS (content || 'a') STORED)",
+    "PRAGMA encoding = 'UTF-16'; CREATE TABLE fragments (id INTEGER, content TEXT)",
+]
+
+
+@pytest.mark.parametrize("table", TEXTS)
+@pytest.mark.parametrize("bytes_max", [8, 12])
+def test_long_text_is_what_it_is_when_it_is_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, bytes_max: int
+) -> None:
+    """It is read in pieces, where its row has a number: also when it is not UTF-8, and when others are longer."""
+    path = tmp_path / "logs.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(f"{table}; CREATE TABLE logs (id); CREATE TABLE _llm_migrations (name)")
+        texts = [
+            "e\N{COMBINING ACUTE ACCENT}\N{SLIGHTLY SMILING FACE}" * 3,
+            '"a"\n\0' * 8,
+            "b" * 40,
+            "a",
+            "",
+            None,
+            5,
+            0.5,
+            b"\xff" * 20,
+        ]
+        connection.executemany("INSERT INTO fragments (id, content) VALUES (?, ?)", enumerate(texts))
+        connection.execute("INSERT INTO fragments (id, content) VALUES (99, CAST(x'c3a4c3616161616161ff' AS TEXT))")
+    short = llm_database.read(path)
+    monkeypatch.setattr(llm_database, "PIECE", bytes_max)
+    monkeypatch.setattr(llm_database, "_LONG_MAX", 2)
+    assert llm_database.read(path) == short
+    assert bool(short.misspelled) is ("UTF-16" not in table)
 
 
 def test_is_found_by_its_tables(path: Path, newer: Path, tmp_path: Path) -> None:
