@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import SupportsInt
@@ -113,15 +113,20 @@ def time_of_id(own_id: str) -> datetime:
     return _EPOCH + timedelta(milliseconds=Scru128Id.from_str(own_id).timestamp)
 
 
-def derived_id(time: datetime | None, *names: str) -> str:
+def derived_id(time: datetime | None, *names: str | Iterable[bytes | memoryview]) -> str:
     """Return the id that stands for something that has a name elsewhere: the same names give the same id.
 
     The first 48 bits are `time` (0 when there is none), the other 80 are the first bits of the SHA-256 of the names,
-    each preceded by its length.
+    each preceded by its length. A long name may be given in pieces of UTF-8 that can be iterated over again.
     """
     from scru128 import Scru128Id  # noqa: PLC0415 - only imports need it
 
-    names_bytes = b"".join(len(name.encode()).to_bytes(8) + name.encode() for name in names)
-    tail = int.from_bytes(hashlib.sha256(names_bytes).digest()[:10])
+    digest = hashlib.sha256()
+    for name in names:
+        pieces = (name.encode(),) if isinstance(name, str) else name
+        digest.update(sum(map(len, pieces)).to_bytes(8))
+        for piece in pieces:
+            digest.update(piece)
+    tail = int.from_bytes(digest.digest()[:10])
     ms = min(max((time - _EPOCH) // timedelta(milliseconds=1), 0), _MS_MAX) if time else 0
     return str(Scru128Id(ms << 80 | tail))

@@ -91,6 +91,25 @@ def anthropic_export(texts: Sequence[str]) -> Iterator[list[Record]]:
     yield [{"uuid": "c", "name": "A", "chat_messages": messages}]
 
 
+def geppetto(texts: Sequence[str]) -> Iterator[Record]:
+    """Give a run of Geppetto with one turn."""
+    blocks = [
+        {"kind": kind, "id": f"{kind}{number}", "payload": {"text": said}}
+        for number, text in enumerate(texts)
+        for kind, said in (("user", "And?"), ("llm_text", text))
+    ]
+    yield {"id": "r", "turns": [{"id": "t", "run_id": "r", "blocks": blocks}]}
+
+
+def geppetto_call(text: str) -> Iterator[Record]:
+    """Give a run of Geppetto with a call, whose answer is no text."""
+    for record in geppetto(["Well."]):
+        call = {"kind": "tool_call", "payload": {"id": "c", "name": "f", "args": {"input": text[: len(text) // 2]}}}
+        answer = {"kind": "tool_use", "payload": {"id": "c", "result": {"pages": [text[len(text) // 2 :]]}}}
+        record["turns"][0]["blocks"] += [call, answer]
+        yield record
+
+
 def codex_call(text: str) -> Iterator[Record]:
     """Give the lines of a session of Codex CLI with a call."""
     yield from codex(["Well."])
@@ -165,6 +184,7 @@ ELSEWHERE: dict[str, Callable[[str], Iterator[Any]]] = {
     "codex, thought": codex_thought,
     "gemini-cli, result": gemini_result,
     "gemini-cli, thought": gemini_thought,
+    "geppetto, call": geppetto_call,
     "openai-export, call": openai_export_call,
 }
 """Transcripts with a text somewhere else than in what is said."""
@@ -176,6 +196,7 @@ FORMATS: dict[str, Callable[[Sequence[str]], Iterator[Any]]] = {
     "codex": codex,
     "cursor": cursor,
     "gemini-cli": gemini_cli,
+    "geppetto": geppetto,
     "openai-export": openai_export,
     "opencode": opencode,
 }

@@ -11,15 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import TypeGuard
+from typing import TypeGuard, cast
 from weakref import WeakValueDictionary, proxy
 
 import msgspec
 from msgspec import Raw
 
+from turnlog.model import JSONValue
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongString, LongStrings, string_pieces
 from turnlog.model.pieces import PIECE, check_utf8, decoded_pieces, joined
+from turnlog.model.pieces import text_pieces as text_in_pieces
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
 _MARK_IN_JSON = re.compile(rb'"([0-9a-f]{32}-[0-9]+-)[0-9]+;"')
@@ -51,6 +53,16 @@ class Marks(LongStrings):
         with suppress(*UNREADABLE):
             marked, formatted = self._taken(text)
             return None if marked is text else formatted
+        return None
+
+    def of_texts(self, texts: bytes) -> bytes | None:
+        """Return JSON texts that follow each other with marks; None where nothing is long, or a string is damaged."""
+        first = len(self)
+        with suppress(*UNREADABLE):
+            marked = self.out_of_json(texts)
+            self._taken_out = None  # which would hold the texts
+            self.check(first)
+            return None if marked is texts else marked
         return None
 
     def json_in(self, mark: str) -> tuple[bytes, bool] | None:
@@ -166,6 +178,12 @@ def marked_text(raw: Raw | None) -> str | None:
     return msgspec.json.decode(raw, type=str) if is_text(raw) else None
 
 
+def said_pieces(text: str) -> Iterator[str]:
+    """Iterate over a text, or what the mark stands for that it is, in pieces, which end anywhere."""
+    marks = _marks_of(text)
+    return text_in_pieces(text) if marks is None else marks.said_pieces(text)
+
+
 def one_mark(text: str) -> str:
     """Return a text; where marks stand in it among other text, one mark for all of it."""
     found = _MARK.search(text)
@@ -203,6 +221,21 @@ def unmarked(text: str) -> str:
     """Return what a text is, or the mark stands for that it is."""
     marks = _marks_of(text)
     return text if marks is None else marks.into(text)
+
+
+def unmarked_value(value: JSONValue) -> JSONValue:
+    """Return a value without marks."""
+    if not _files:
+        return value
+    match value:
+        case str():
+            return unmarked(value)
+        case dict():
+            return {name: unmarked_value(inner) for name, inner in cast("dict[str, JSONValue]", value).items()}
+        case list():
+            return [unmarked_value(inner) for inner in cast("list[JSONValue]", value)]
+        case _:
+            return value
 
 
 def respelled_text(text: str) -> str:

@@ -16,6 +16,7 @@ from turnlog.errors import ContentError, MetaError
 from turnlog.interop.geppetto_model import types
 from turnlog.interop.geppetto_model.keys import KEY_BLOCK_PROVIDER_HINTS, BlockMetadata
 from turnlog.interop.geppetto_model.types import BlockKind
+from turnlog.interop.marked import json_as_text, said_pieces, unmarked_value
 from turnlog.model import MALFORMED, Document, JSONValue, Native, Source, Text, Thinking, ToolResult, ToolUse
 from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import content_bytes, decode_content
@@ -94,13 +95,14 @@ def said(block: types.Block) -> tuple[list[ContentBlock], Kept]:
         kind=block.kind,
         id=block.id,
         role=block.role,
-        metadata=dict(block.metadata.range()),
+        metadata=cast("Payload", unmarked_value(dict(block.metadata.range()))),
         says=len(content),
-        payload=differs,
+        payload=cast("Payload", unmarked_value(differs)),
         without=[name for name in told if name not in payload],
         spelled=spelled,
     )
-    if [*block_of(kept, content).payload] != [*payload]:
+    # What is told comes first, and then what is kept.
+    if [*dict.fromkeys((*(name for name in told if name in payload), *differs))] != [*payload]:
         kept = msgspec.structs.replace(kept, order=[*payload])
     return content, kept
 
@@ -243,7 +245,7 @@ def _image(image: JSONValue) -> ContentBlock:
 
 
 def _is_bytes(data: str) -> bool:
-    return bool(data) and is_base64(data)
+    return bool(data) and is_base64(said_pieces(data))
 
 
 def _native(kind: BlockKind, payload: Payload) -> Native:
@@ -396,7 +398,8 @@ def has_raw_json(block: Text | Document | Native) -> bool:
 
 
 def _json_text(value: JSONValue) -> str:
-    return msgspec.json.encode(value).decode()
+    """Return JSON as a text, or where a value has marks a mark for it."""
+    return json_as_text(Raw(msgspec.json.encode(value)))
 
 
 def _spelled(told: JSONValue, value: JSONValue) -> bool:

@@ -9,6 +9,8 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import cast
 
@@ -22,9 +24,11 @@ from turnlog.interop.geppetto_model.numbers import number, rounded_in
 from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
 from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
+from turnlog.interop.marked import Marks, in_pieces, respelled_text, unmarked, unmarked_value, whole
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.model import JSONValue
 from turnlog.model.json_values import UniqueMembers
+from turnlog.model.pieces import check_utf8, decoded_text
 from turnlog.record import EventDraft, Note, Redaction, TurnDraft
 from turnlog.record.groups import redacted
 from turnlog.store import ReadTransaction
@@ -46,7 +50,11 @@ _yaml_begins = (
     re.compile(rb"^ *(?:- )?kind: *\S", re.MULTILINE),
     re.compile(rb"^ *(?:- )?payload: *(?:\{|$)", re.MULTILINE),
 )
+_READ = ("api", "args", "id", "media_type", "model", "name", "provider", "type")
+"""Texts of payloads that have no marks: what a block becomes depends on what they say."""
+
 _space = re.compile(r"\s*")
+_Record = dict[str, JSONValue]
 
 
 class Geppetto(Importer):
@@ -74,7 +82,7 @@ class Geppetto(Importer):
             MissingPackageError: it is YAML, and PyYAML is not installed.
         """
         documents = _Documents(path)
-        for place, value in enumerate(_values(path), 1):
+        for place, value in enumerate(_values(path, documents.marks), 1):
             if isinstance(value, ContentError):
                 documents.damage(place, str(value), redaction)
             else:
@@ -92,7 +100,11 @@ class _Details(Struct, frozen=True, kw_only=True):
 
 
 class _Documents(Source[frozenset[str], _Details]):
-    """A file that was read."""
+    """A file that was read.
+
+    Attributes:
+        marks: what marks in it stand for.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -103,17 +115,18 @@ class _Documents(Source[frozenset[str], _Details]):
         self._redacted: Counter[str] = Counter()
         self._sessions: dict[str, None] = {}
         self._damaged = 0
+        self.marks = Marks()
 
     def add(self, place: int, value: JSONValue, redaction: Redaction) -> None:
         """Take a document; one that is no run or turn is a problem."""
         self.lines = place
         try:
             told = _rounded(value)
-            given = msgspec.json.encode(plain(value, "document", told.append))
-            text, findings = redaction.line(given, FORMAT)
+            text = msgspec.json.encode(plain(value, "document", told.append))
+            text, findings = redaction.line(whole(text) if redaction else text, FORMAT)
             self._redacted.update(kind for _, kind in findings)
             value = msgspec.json.decode(text)
-            record: Mapping[str, JSONValue] = cast("dict[str, JSONValue]", value) if isinstance(value, dict) else {}
+            record: _Record = cast("_Record", value) if isinstance(value, dict) else {}
             mends = any(isinstance(record.get(key), list) for key in ("turns", "blocks"))  # else it is something else
             if "turns" in record or ("name" in record and "blocks" not in record):
                 run = read_run(mended_run(value, "run", told.append) if mends else value, "run")
@@ -134,7 +147,7 @@ class _Documents(Source[frozenset[str], _Details]):
             self._sessions[session] = None
         for item_id, item in plan.items.items():
             if item_id not in self.items:
-                self.items[item_id] = redacted(item, redaction)
+                self.items[item_id] = _redacted(item, redaction) if redaction else item
                 self._places[item_id] = place
 
     def damage(self, place: int, what: str, redaction: Redaction) -> None:
@@ -159,7 +172,7 @@ class _Documents(Source[frozenset[str], _Details]):
         return Work(steps=steps, details=_Details(turns=turns))
 
     def _step(self, item_id: str, item: TurnDraft | Note, place: Place) -> Step:
-        line, payload = self._places[item_id], place(item.payload)
+        line, payload = self._places[item_id], place(in_pieces(item.payload))
         if isinstance(item, TurnDraft):
             return Step(draft=item, payload=payload, line=line, whole=False)  # the note with its blocks comes next
         draft = EventDraft(topic=item.topic, meta=item.meta, id=item_id)
@@ -189,14 +202,17 @@ class _Documents(Source[frozenset[str], _Details]):
         )
 
 
-def _values(path: Path) -> Iterator[JSONValue | ContentError]:
+def _values(path: Path, marks: Marks) -> Iterator[JSONValue | ContentError]:
     """Give the documents of a file, and the items of those that are lists. What cannot be read is an error."""
+    text = file_bytes(path).removeprefix(BOM)
     try:
-        text = file_bytes(path).removeprefix(BOM).decode()
+        check_utf8(text)
     except UnicodeDecodeError as error:
         yield ContentError(f"it is not UTF-8 (byte {error.start})")
         return
-    documents = _json_values(text) if text.lstrip()[:1] in ("{", "[") else yaml_values(text)
+    begins = next((said for piece in decoded_text(text) if (said := piece.lstrip())), "")
+    documents = _json_documents(text, marks) if begins[:1] in ("{", "[") else yaml_values(text.decode())
+    del text
     while True:
         try:
             value = next(documents)
@@ -209,6 +225,48 @@ def _values(path: Path) -> Iterator[JSONValue | ContentError]:
             yield from cast("list[JSONValue]", value)
         elif value is not None:
             yield value
+
+
+def _json_documents(text: bytes, marks: Marks) -> Iterator[JSONValue | ContentError]:
+    """Give what `_json_values` gives, with marks for long texts that blocks say.
+
+    Raises:
+        ContentError: what follows is no JSON.
+    """
+    given = 0
+    marked = marks.of_texts(text)
+    if marked is not None:
+        with suppress(ContentError, RecursionError):  # what is wrong is told of what the file has
+            for value in _json_values(marked.decode()):
+                yield value if isinstance(value, ContentError) else _in_payloads(value)
+                given += 1
+            return
+    yield from islice(_json_values(text.decode()), given, None)
+
+
+def _in_payloads(value: JSONValue, name: str = "") -> JSONValue:
+    """Return a document with marks in payloads of blocks alone, of texts as the codec spells them."""
+    match value:
+        case dict() if name == "payload":
+            return _said_in(value, name)
+        case dict():
+            return {key: _in_payloads(inner, key) for key, inner in cast("_Record", value).items()}
+        case list():
+            return [_in_payloads(inner, name) for inner in cast("list[JSONValue]", value)]
+        case _:
+            return unmarked_value(value)
+
+
+def _said_in(value: JSONValue, name: str) -> JSONValue:
+    match value:
+        case str():
+            return unmarked(value) if name in _READ else respelled_text(value)
+        case dict():
+            return {key: _said_in(inner, key) for key, inner in cast("_Record", value).items()}
+        case list():
+            return [_said_in(inner, name) for inner in cast("list[JSONValue]", value)]
+        case _:
+            return value
 
 
 def _json_values(text: str) -> Iterator[JSONValue | ContentError]:
@@ -235,6 +293,10 @@ def _json_values(text: str) -> Iterator[JSONValue | ContentError]:
         else:
             yield value
         at = _end_of_space(text, at)
+
+
+def _redacted(item: TurnDraft | Note, redaction: Redaction) -> TurnDraft | Note:
+    return redacted(msgspec.structs.replace(item, payload=whole(item.payload)), redaction)
 
 
 def _rounded(value: object) -> list[str]:

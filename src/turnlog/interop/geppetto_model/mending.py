@@ -13,6 +13,7 @@ from typing import cast
 
 from turnlog.errors import ContentError
 from turnlog.interop.geppetto_model.documents import RUN_KEYS, TURN_KEYS, read_block
+from turnlog.interop.marked import unmarked_value
 from turnlog.model import JSONValue
 from turnlog.model.plain import plain_json
 
@@ -160,6 +161,7 @@ def _spelled(value: object) -> str:
         ContentError: it is nested too deeply.
     """
     try:
+        value = unmarked_value(cast("JSONValue", value))
         return json.dumps(value, default=repr)
     except (TypeError, ValueError):
         return ascii(value)

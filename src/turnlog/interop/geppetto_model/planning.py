@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import cast
 
 import msgspec
 from msgspec import Struct
@@ -21,7 +22,9 @@ from msgspec import Struct
 from turnlog.ids import derived_id
 from turnlog.interop.geppetto_model.content import Kept, said, speaker
 from turnlog.interop.geppetto_model.documents import read_run, read_turn, run_record, turn_record
+from turnlog.interop.geppetto_model.keys import Data, Metadata, RunMetadata
 from turnlog.interop.geppetto_model.types import Block, Run, Turn
+from turnlog.interop.marked import in_pieces, unmarked_value
 from turnlog.model import Block as ContentBlock
 from turnlog.model import JSONValue, Origin, content_bytes
 from turnlog.record import Note, TurnDraft, turn_draft
@@ -91,7 +94,10 @@ def _from_nothing(turn: Turn) -> Begins:  # noqa: ARG001 - others look
 
 
 class Plan:
-    """What is to be recorded of one run, each turn and note once, in an order in which each can be recorded."""
+    """What is to be recorded of one run, each turn and note once, in an order in which each can be recorded.
+
+    Payloads of blocks may have marks, and payloads of turns have them then.
+    """
 
     def __init__(self, run: str) -> None:
         """Begin with nothing. `run` is the id of the run, which ids derive from."""
@@ -113,7 +119,7 @@ class Plan:
         run = read_run(run_record(run), "run")
         refuse_secrets({"name": run.name}, field="run")
         turns = tuple(self._snapshot(turn, SnapshotMeta(session=run.id), begins(turn)) for turn in run.turns)
-        metadata = dict(run.metadata.range())
+        metadata = _values(run.metadata)
         refuse_secrets(metadata, field="run.metadata")
         kept = KeptRun(id=run.id, name=run.name, metadata=metadata, turns=[turn.id for turn in turns])
         return self.note(RUN, _encoder.encode(kept), SnapshotMeta(session=run.id), self._first), turns
@@ -126,7 +132,7 @@ class Plan:
         head, known = (None, 0) if begins is None else begins
         for who, group in groupby(turn.blocks[known:], lambda block: speaker(block.kind)):
             head = self._turn(who, list(group), head)
-        metadata, data = dict(turn.metadata.range()), dict(turn.data.range())
+        metadata, data = _values(turn.metadata), _values(turn.data)
         refuse_secrets(metadata, field="turn.metadata")
         refuse_secrets(data, field="turn.data")
         turn_ids = [block.turn_id for block in turn.blocks]
@@ -158,7 +164,8 @@ class Plan:
             beside.append(kept)
             refuse_secrets({"metadata": kept.metadata, "payload": kept.payload}, field=f"block {block.id!r}")
         payload = _encoder.encode(KeptBlocks(blocks=beside))
-        turn = derived_id(None, FORMAT, self._run, parent or "", who, content_bytes(content).decode(), payload.decode())
+        told = in_pieces(content_bytes(content))
+        turn = derived_id(None, FORMAT, self._run, parent or "", who, told, (payload,))
         self._first = self._first or turn
         if turn not in self.items:
             self.items[turn] = turn_draft(
@@ -175,6 +182,10 @@ class Plan:
             )
             self.items[blocks_id(turn)] = Note(topic=BLOCKS, payload=payload, turn=turn, id=blocks_id(turn))
         return turn
+
+
+def _values(store: RunMetadata | Metadata | Data) -> dict[str, JSONValue]:
+    return cast("dict[str, JSONValue]", unmarked_value(dict(store.range())))
 
 
 def blocks_id(turn: str) -> str:

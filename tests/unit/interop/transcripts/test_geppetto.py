@@ -379,3 +379,60 @@ def test_document_with_a_key_twice_is_left_out_alone(tmp_path: Path) -> None:
         (2, "document at line 2: a record has the key 'blocks' twice: it was left out")
     ]
     assert (report.places, report.damaged, report.turns_added) == (3, 1, 5)
+
+
+LONG = "e\\u00e9\\/\\ud83d\\ude42 " * 9
+DATA = "QUJD" * 20
+LONG_PARTS = [
+    f'"kind":"user","payload":{{"text":"{LONG}","images":[{{"media_type":"image/png","content":"{DATA}"}}]}}',
+    f'"kind":"user","payload":{{"images":[{{"media_type":"image/png","content":"!{DATA}"}},"{LONG}"],"more":"{LONG}"}}',
+    f'"kind":"llm_text","payload":{{"more":"{LONG}","text":"{LONG}"}},"metadata":{{"a.b@v1":"{LONG}"}}',
+    f'"kind":"reasoning","payload":{{"text":"{LONG}","encrypted_content":"{LONG}"}}',
+    f'"kind":"tool_call","payload":{{"id":"c","name":"f","args":{{"a":["{LONG}"],"payload":{{"b":"{LONG}"}}}}}}',
+    f'"kind":"tool_call","payload":{{"id":"{LONG}","name":"{LONG}","args":"{LONG}"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"a\\": \\"{DATA}\\"}}"}}',
+    f'"kind":"tool_use","payload":{{"id":"c","result":{{"a":"{LONG}","type":"{LONG}"}},"error":"{LONG}"}}',
+    f'"kind":"tool_use","payload":{{"id":"c","result":[{{"type":"text","text":"{LONG}"}},{{"type":"text","text":"a"}}]}}',
+    f'"kind":"tool_use","payload":{{"id":"c","result":"{LONG}"}},"more":{{"payload":{{"a":"{LONG}"}}}}',
+    f'"kind":"other","payload":{{"media_type":"text/plain","content":"{DATA}"}}',
+    f'"kind":"other","payload":{{"provider":"{LONG}","block":{{"a":"{LONG}"}},"text":"{LONG}"}}',
+    f'"kind":"other","payload":{{"provider":"p","block":{{"a":"{LONG}","type":"b"}}}}',
+    f'"kind":"{LONG}","payload":{{"text":"{LONG}"}}',
+    f'"kind":"llm_text","payload":["{LONG}",{{"a":"{LONG}"}}]',
+    f'"kind":"llm_text","payload":{{"text":"{LONG}","a":NaN}}',
+    f'"kind":"llm_text","payload":{{"text":{{"payload":"{LONG}"}}}}',
+]
+
+
+@pytest.mark.parametrize("part", LONG_PARTS)
+def test_long_text_is_what_it_is_when_it_is_short(tmp_path: Path, part: str) -> None:
+    """Wherever it stands in a block, however it is spelled, and where others begin with it."""
+    path = tmp_path / "run.json"
+    block = f'{{"kind":"llm_text","payload":{{"text":"{LONG}"}}}}'
+    turns = ",".join(
+        f'{{"id":"t","metadata":{{"c":"{LONG}"}},"blocks":[{blocks}]}}' for blocks in (block, f"{block},{{{part}}}")
+    )
+    path.write_text(f'{{"id":"{LONG}","turns":[{turns}],"payload":{{"text":"{LONG}"}}}} {{"blocks":[{block}]}}')
+    check_importing("geppetto", path)
+
+
+@pytest.mark.parametrize("behind", ['{"a": nul}', '{"blocks": [], "blocks": []}', "[1, {}]", '"\ud83d"', "\x00"])
+def test_what_is_damaged_beside_long_text_is_told_as_it_is(tmp_path: Path, behind: str) -> None:
+    """And what stands before it is recorded once."""
+    path = tmp_path / "run.json"
+    block = f'{{"kind":"llm_text","payload":{{"text":"{LONG}"}}}}'
+    path.write_text(f'{{"id":"r","turns":[{{"id":"t","blocks":[{block}]}}]}}\n{behind}', errors="backslashreplace")
+    report, _ = check_importing("geppetto", path)
+    assert report.turns_added == 1
+    assert report.problems
+
+
+def test_secret_behind_a_long_text_is_refused_where_it_cannot_be(tmp_path: Path) -> None:
+    """What is beside content is looked at as a whole."""
+    path = tmp_path / "run.json"
+    block = {"kind": "llm_text", "payload": {"text": "a", "more": f"{DATA} {SECRET}"}}
+    path.write_text(
+        json.dumps({"blocks": [block]}) + json.dumps({"blocks": [{"kind": "user", "payload": {"text": "b"}}]})
+    )
+    report, _ = check_importing("geppetto", path)
+    assert ["looks like a secret" in problem.what for problem in report.problems] == [True]
