@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -30,6 +31,9 @@ _TOKENS = (
     "reasoning_tokens",
 )
 
+
+_KEY_CHARACTERS = 200
+"""A longer id of a call has its SHA-256 in its place: PostgreSQL refuses what is much larger in an index."""
 
 TOKENS_MAX = 10**12
 """No reply takes more of one kind. What somebody else's log has beyond counts as this: a sum must fit in 64 bits."""
@@ -79,10 +83,10 @@ class UsageOfTurns(Projection):
 
 
 class ToolActivity(Projection):
-    """The calls of tools that models asked for, and the results."""
+    """The calls of tools that models asked for, and the results: by their ids, or where these are long by a hash."""
 
     name = "tools"
-    version = 2
+    version = 3
     topics = (TURN,)
     schema = (
         "CREATE TABLE tool_calls (position INTEGER, number INTEGER, call TEXT, name TEXT NOT NULL,"
@@ -112,10 +116,10 @@ class ToolActivity(Projection):
         for number, block in enumerate(blocks):
             match block:
                 case ToolUse(name=name, id=call):
-                    row = (at, number, call, name, header.time, header.id, header.stream)
+                    row = (at, number, _key(call), name, header.time, header.id, header.stream)
                     db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 case ToolResult(tool_use_id=call, is_error=is_error):
-                    row = (at, number, call, int(is_error is True), header.time, parent, header.stream)
+                    row = (at, number, _key(call), int(is_error is True), header.time, parent, header.stream)
                     db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 case _:
                     pass
@@ -125,6 +129,10 @@ class ToolActivity(Projection):
         places = [(event.global_position,) for event in events]
         db.executemany("DELETE FROM tool_calls WHERE position = ?", places)
         db.executemany("DELETE FROM tool_results WHERE position = ?", places)
+
+
+def _key(call: str | None) -> str | None:
+    return call if call is None or len(call) <= _KEY_CHARACTERS else sha256(call.encode()).hexdigest()
 
 
 class UsageSum(Struct, frozen=True, kw_only=True):

@@ -697,6 +697,16 @@ def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
     assert log.feeds.tools() == []
 
 
+def test_ids_of_calls_may_be_of_any_length(log: TurnLog) -> None:
+    """Also of more than an index of PostgreSQL takes."""
+    noise = random.Random(1).randbytes(5000).hex()
+    for name, id in (("first", noise), ("second", noise[:-1]), ("third", noise[:200])):
+        log.add_turn([_use(name, id)], role="assistant", bookmark="main")
+        if name != "second":
+            log.add_turn([{"type": "tool_result", "tool_use_id": id, "content": "x"}], continues="main")
+    assert {each.name: each.results for each in log.feeds.tools()} == {"first": 1, "second": 0, "third": 1}
+
+
 def test_a_result_is_of_the_call_that_it_answers(log: TurnLog) -> None:
     """Models of some providers call each first call `call_1`, in every thread and every step."""
 
