@@ -14,7 +14,7 @@ Checkpoints and proofs show it to others, who need not trust whoever keeps the s
 - `merkle` is the tree as arithmetic, `tree` the tree of a log; `notes` and `checkpoints` are the forms that are signed.
 - `keys` keeps signing keys, `heads` what was signed last (`memory` is its file); `places` is where checkpoints go
   outside the store; `keeping` makes them by itself.
-- `seals` keeps the keys of what is sealed, `masters` are what wraps them.
+- `seals` keeps the keys of what is sealed, in `seal_files`; `masters` are what wraps them.
 - `anchors` compares checkpoints with the log while it is verified; `witness` is a witness, and its client.
 - `proving` makes proofs, `proofs` writes, reads and checks them (`proof_events` has their events, `base64_reading` what
   they are written in); `facade` is `TurnLog.audit`.

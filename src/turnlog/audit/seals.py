@@ -10,19 +10,15 @@ sealed/subject.TAG.KEY-ID.key         that of a subject, which a tag stands for
 sealed/lock                           held by who changes something; a byte longer after each change
 ```
 
-A file has in JSON its form, the id of the key, when it was made, what wrapped it, and the wrapped key of 32 bytes. What
-the master key binds to that is the text `turnlog seal-key-1 OWNER KEY-ID`, with `names`, `general` or `subject.TAG` for
-OWNER.
+What is in a file, and how it is wrapped, is in `seal_files`.
 
 Sources: RFC 2104 (HMAC).
 """
 
 from __future__ import annotations
 
-import errno
 import hmac
 import os
-import re
 import shlex
 import stat
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -30,10 +26,10 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from turnlog.audit import shared_files
 from turnlog.audit.keys import FOLDER_VARIABLE, default_folder
@@ -44,22 +40,16 @@ from turnlog.audit.masters import (
     FileMaster,
     MasterKey,
     printed,
-    shown_as,
 )
+from turnlog.audit.seal_files import GENERAL, NAMES, NAMES_FILE, KeyFile, Listing, Wrapping, ids, parts, read_key
 from turnlog.errors import SealError, UnusableKeyError, os_reason
 from turnlog.events import DataKey
 from turnlog.events.sealing import SECRET_BYTES, Tagged, short
-from turnlog.model.json_text import UNREADABLE
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file, sync_folder
+from turnlog.store.files import FILE_MODE, folder_mode, make_folders, sync_folder
 
 __all__ = ["SealFolder", "SealKeyEntry", "default_seals"]
 
-_NAMES, _GENERAL = "names", "general"
-_NAMES_FILE = f"{_NAMES}.key"
 _LOCK = "lock"
-_NAME = re.compile(r"(?:names|(general|subject\.[\w-]{22})\.([\w-]{22}))\.key", re.ASCII)
-_FILE_BYTES_MAX = 65_536
-_WRAPPED_BYTES_MAX = 16_384
 _LOOKS_MAX = 3
 """How often to look again for a key that was removed in the meantime."""
 
@@ -123,10 +113,10 @@ class SealFolder:
         self._folder = folder
         self._place = str(folder)
         self._lock_file = str(folder / _LOCK)
-        self._master = master
+        self._wrapping = Wrapping(master)
         self._now = now
         self._mutex = Lock()
-        self._listing: _Listing | None = None
+        self._listing: Listing | None = None
         self._opened: dict[str, _Opened] = {}
         self.made = False
         """Whether a data key was made here."""
@@ -134,7 +124,7 @@ class SealFolder:
     @property
     def made_master(self) -> bool:
         """Whether the master key was made here, for the first key: a copy of it is needed."""
-        return getattr(self._master, "made", False) is True
+        return self._wrapping.made_master
 
     @property
     def name(self) -> str:
@@ -144,7 +134,7 @@ class SealFolder:
     @property
     def master_name(self) -> str:
         """What people know the master key by."""
-        return printed(self._master.name)
+        return self._wrapping.name
 
     def get(self, key_id: str) -> DataKey | None:
         """Return a data key by its id; None where it is not here, or its file is damaged while others are not.
@@ -202,7 +192,7 @@ class SealFolder:
         with self._changing() as changed:
             self._sweep()
             if self._names(self._list()) is None:
-                self._keep(_NAMES, _NAMES_FILE, changed)
+                self._keep(NAMES, NAMES_FILE, changed)
             key = self.of_subject(subject)  # another process may have been faster
             return key or self._keep(self._owner_of(subject), None, changed)
 
@@ -215,7 +205,7 @@ class SealFolder:
         listing = self._list()
         files = listing.by_owner.get(self._owner(subject, listing) or "", ())
         self._check_own(files)
-        return _ids(files)
+        return ids(files)
 
     def destroy(self, subject: str) -> tuple[str, ...]:
         """Destroy the data keys of a subject, durably, and return their ids. Does nothing where there are none.
@@ -242,7 +232,7 @@ class SealFolder:
                     ) from error
                 finally:
                     changed()
-        return _ids(files)
+        return ids(files)
 
     def tag(self, kind: Tagged, name: str) -> str:
         """Return what stands for a name in what is stored: the same for the same name, and it says nothing of it.
@@ -270,23 +260,23 @@ class SealFolder:
         """
         found: list[SealKeyEntry] = []
         for file in self._list().by_id.values():
-            owner, key_id = _parts(file)
+            owner, key_id = parts(file)
             made = master = problem = None
             try:
-                content = self._read(file)
+                content = read_key(self._folder / file)
             except SealError as error:
                 problem = str(error)
             else:
                 if content is None:
                     continue
                 made, master = content.made, printed(content.master)
-            tag = None if owner == _GENERAL else owner.partition(".")[2]
+            tag = None if owner == GENERAL else owner.partition(".")[2]
             found.append(SealKeyEntry(key_id=key_id, tag=tag, made=made, master=master, problem=problem))
         return sorted(found, key=lambda entry: (entry.made is None, entry.made or _NEVER, entry.key_id))
 
     # What is in the folder
 
-    def _list(self) -> _Listing:
+    def _list(self) -> Listing:
         """Return what files there are. They are listed again once something has changed."""
         listing, state = self._listing, self._state()
         if listing is not None and listing.state == state:
@@ -297,7 +287,7 @@ class SealFolder:
             found = []
         except OSError as error:
             raise self._unreadable(error) from error
-        made = _Listing.of(state, found)
+        made = Listing.of(state, found)
         for file in list(self._opened):
             if file not in made.files:
                 self._opened.pop(file, None)
@@ -326,40 +316,40 @@ class SealFolder:
             raise self._unreadable(error) from error
         return folder.st_dev, folder.st_ino, folder.st_mtime_ns, folder.st_ctime_ns, changes
 
-    def _owner(self, subject: str | None, listing: _Listing) -> str | None:
+    def _owner(self, subject: str | None, listing: Listing) -> str | None:
         """Return what a subject's files have in their names; None where no subject has any: no key is needed then."""
         return None if subject is not None and not listing.has_subjects else self._owner_of(subject)
 
     def _owner_of(self, subject: str | None) -> str:
-        return _GENERAL if subject is None else f"subject.{self.tag('subject', subject)}"
+        return GENERAL if subject is None else f"subject.{self.tag('subject', subject)}"
 
-    def _newest(self, listing: _Listing, owner: str | None) -> str | None:
+    def _newest(self, listing: Listing, owner: str | None) -> str | None:
         """Return the file of the key of an owner that was made last."""
         files = listing.by_owner.get(owner or "", ())
         if len(files) < 2:
             return files[0] if files else None
         newest = listing.newest.get(files)
         if newest is None:
-            made = [(content.made, file) for file in files if (content := self._read(file)) is not None]
+            made = [(content.made, file) for file in files if (content := read_key(self._folder / file)) is not None]
             newest = listing.newest[files] = max(made)[1] if made else files[0]
         return newest
 
     # Keys in memory
 
-    def _names(self, listing: _Listing) -> DataKey | None:
+    def _names(self, listing: Listing) -> DataKey | None:
         """Return the key that tags are made with; None where nothing was made here yet."""
-        names = self._key(_NAMES_FILE)
+        names = self._key(NAMES_FILE)
         if names is None and listing.by_id:
             # A new one would have other tags: the keys of a subject would no longer be found when it is erased.
             raise SealError(
-                f"{str(self._folder / _NAMES_FILE)!r} is missing, and the keys beside it cannot be told apart without: "
+                f"{str(self._folder / NAMES_FILE)!r} is missing, and the keys beside it cannot be told apart without: "
                 "put it back from your copy"
             )
         return names
 
     def _names_now(self) -> DataKey | None:
         """Return the same, if it is in memory already."""
-        return self._key(_NAMES_FILE) if _NAMES_FILE in self._opened else None
+        return self._key(NAMES_FILE) if NAMES_FILE in self._opened else None
 
     def _key(self, file: str) -> DataKey | None:
         """Return the key in a file, from memory as long as the file is there; None where it is not."""
@@ -381,13 +371,13 @@ class SealFolder:
 
     def _open(self, file: str) -> DataKey | None:
         """Unwrap the key in a file, and keep it in memory."""
-        content = self._read(file)
+        content = read_key(self._folder / file)
         if content is None:
             return None
         path = self._folder / file
-        owner = _parts(file)[0]
+        owner = parts(file)[0]
         try:
-            secret = self._unwrapped(content.wrapped, owner, content.id)
+            secret = self._wrapping.unwrap(content.wrapped, owner, content.id)
         except SealError as error:
             told = "" if content.master == self.master_name else f" (it was wrapped with {printed(content.master)!r})"
             kind = UnusableKeyError if isinstance(error, UnusableKeyError) else SealError
@@ -412,24 +402,6 @@ class SealFolder:
                     self._open(file)
             except UnusableKeyError as error:
                 raise UnusableKeyError(f"{error}; no key is destroyed before that is mended") from error
-
-    def _read(self, file: str) -> _KeyFile | None:
-        """Read a file; None where it is not there."""
-        path = self._folder / file
-        try:
-            with open_file(path) as opened:
-                content = opened.read(_FILE_BYTES_MAX)
-            read = _key_file.decode(content)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            kind = UnusableKeyError if error.errno in _OF_THE_FILE else SealError
-            raise kind(f"the key file {str(path)!r} cannot be read: {os_reason(error)}") from error
-        except UNREADABLE as error:
-            raise _damaged(path) from error
-        if file != _NAMES_FILE and read.id != _parts(file)[1]:
-            raise _damaged(path)
-        return read
 
     # Changes
 
@@ -465,14 +437,8 @@ class SealFolder:
         """Make a key, and keep it in a file."""
         key = DataKey.of(os.urandom(SECRET_BYTES))
         path = self._folder / (file or f"{owner}.{key.id}.key")
-        wrapped = self._wrapped(key.secret, owner, key.id)
-        if any(shown in wrapped for shown in shown_as(key.secret)):
-            raise SealError(f"the master key {self.master_name!r} does not wrap what it is given: nothing is sealed")
-        if self._unwrapped(wrapped, owner, key.id) != key.secret:
-            raise SealError(
-                f"the master key {self.master_name!r} does not unwrap what it has wrapped: nothing is sealed"
-            )
-        content = _KeyFile(
+        wrapped = self._wrapping.wrap(key, owner)
+        content = KeyFile(
             form="seal-key-1", id=key.id, made=self._now().astimezone(UTC), master=self.master_name, wrapped=wrapped
         )
         try:
@@ -484,43 +450,8 @@ class SealFolder:
         self._opened[path.name] = _Opened(key, str(path))
         return key
 
-    def _wrapped(self, secret: bytes, owner: str, key_id: str) -> bytes:
-        wrapped = self._asked(self._master.wrap, secret, owner, key_id)
-        if not 0 < len(wrapped) <= _WRAPPED_BYTES_MAX:
-            raise SealError(f"the master key {self.master_name!r} makes {len(wrapped):,} bytes of a key")
-        return wrapped
-
-    def _unwrapped(self, wrapped: bytes, owner: str, key_id: str) -> bytes:
-        secret = self._asked(self._master.unwrap, wrapped, owner, key_id)
-        if len(secret) != SECRET_BYTES:
-            raise UnusableKeyError(
-                f"the master key {self.master_name!r} is not the one that wrapped it: {len(secret):,} bytes came out"
-            )
-        return secret
-
-    def _asked(self, ask: Callable[[bytes, bytes], bytes], content: bytes, owner: str, key_id: str) -> bytes:
-        try:
-            return bytes(memoryview(ask(content, f"turnlog seal-key-1 {owner} {key_id}".encode())))
-        except SealError:
-            raise
-        except Exception as error:  # the code of others, and what it speaks to
-            said = printed(f"{type(error).__name__}: {error}")
-            raise SealError(f"the master key {self.master_name!r} cannot be used: {said}") from error
-
     def _unreadable(self, error: OSError) -> SealError:
         return SealError(f"the keys of sealing in {self._place!r} cannot be read: {os_reason(error)}")
-
-
-_OF_THE_FILE = {errno.EINVAL, errno.EACCES, errno.EPERM}
-"""What is said of a file that is none, or not ours to read. Whatever else fails may not fail the next time."""
-
-
-class _KeyFile(Struct, frozen=True, kw_only=True):
-    form: Literal["seal-key-1"]
-    id: str
-    made: Annotated[datetime, Meta(tz=True)]
-    master: str
-    wrapped: bytes
 
 
 class _Opened(NamedTuple):
@@ -528,63 +459,8 @@ class _Opened(NamedTuple):
     path: str
 
 
-class _Listing(NamedTuple):
-    """What files there were in the folder when it was in a state.
-
-    `newest` has the file of the newest key, for those that share an owner, where that was asked. `unusable` has files
-    that were found to be.
-    """
-
-    state: tuple[int, ...] | None
-    files: frozenset[str]
-    by_id: dict[str, str]
-    by_owner: dict[str, tuple[str, ...]]
-    has_subjects: bool
-    half_made: tuple[str, ...]
-    unusable: set[str]
-    newest: dict[tuple[str, ...], str]
-
-    @classmethod
-    def of(cls, state: tuple[int, ...] | None, found: list[str]) -> _Listing:
-        by_id: dict[str, str] = {}
-        by_owner: dict[str, tuple[str, ...]] = {}
-        for file in sorted(found):
-            name = _NAME.fullmatch(file)
-            if name is not None and name[2] is not None:
-                by_id[name[2]] = file
-                by_owner[name[1]] = (*by_owner.get(name[1], ()), file)
-        return cls(
-            state=state,
-            files=frozenset(found),
-            by_id=by_id,
-            by_owner=by_owner,
-            has_subjects=any(owner != _GENERAL for owner in by_owner),
-            half_made=tuple(file for file in found if file.endswith(".tmp")),
-            unusable=set(),
-            newest={},
-        )
-
-
-def _parts(file: str) -> tuple[str, str]:
-    """Return owner and key id of a file. The one of the names key has no id in its name."""
-    owner, _, key_id = file.removesuffix(".key").rpartition(".")
-    return (owner, key_id) if owner else (key_id, "")
-
-
-def _ids(files: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted(_parts(file)[1] for file in files))
-
-
 def _tag(names: DataKey, kind: Tagged, name: str) -> str:
     return short(hmac.digest(names.secret, kind.encode() + b"\x00" + name.encode(errors="surrogatepass"), "sha256"))
 
 
-def _damaged(path: Path) -> UnusableKeyError:
-    lost = "" if path.name == _NAMES_FILE else "; without one remove it, and what it sealed is lost"
-    return UnusableKeyError(
-        f"the key file {str(path)!r} is not as it was written, or of a newer turnlog: put it back from your copy{lost}"
-    )
-
-
-_key_file = msgspec.json.Decoder(_KeyFile)
 _NEVER = datetime.min.replace(tzinfo=UTC)
