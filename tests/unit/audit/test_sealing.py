@@ -248,7 +248,7 @@ def test_subject_is_sealed_from_then_on(log: TurnLog, seals: SealFolder) -> None
     }  # fmt: skip
     assert said.private is not None
     assert json.loads(bytes(said.private.meta)) == {"subject": "Ada"}
-    assert b"Ada" not in said.state
+    assert b'"Ada' not in said.state
     turn = log.add_turn("hers", continues="ada")
     call = log.calls.record(turn.id, request())
     answer = log.calls.record_reply(call, [b"raw"], response("answer"), continues=turn.id)
@@ -890,18 +890,18 @@ def test_key_of_which_nothing_is_in_the_log_is_destroyed_on_record(log: TurnLog)
 
 
 def test_reasons_that_concern_what_is_sealed_are_sealed(log: TurnLog, path: Path) -> None:
-    """Names of holds, whom they are on, and why something is held or erased."""
-    log.seal("Ada")
-    ada = log.add_turn("hers", subject="Ada")
-    log.holds.set("hold of Ada", subject="Ada", reason="Ada said so", by="Ada's lawyer")
-    log.holds.set("hold of a turn", turn=ada.id, reason="Ada said so")
-    log.holds.release("hold of Ada", reason="Ada was right")
+    """Names of holds, whom they are on, and why something is held or erased. (Base64 may have any three letters.)"""
+    log.seal("Adelaide")
+    ada = log.add_turn("hers", subject="Adelaide")
+    log.holds.set("hold of Adelaide", subject="Adelaide", reason="Adelaide said so", by="Adelaide's lawyer")
+    log.holds.set("hold of a turn", turn=ada.id, reason="Adelaide said so")
+    log.holds.release("hold of Adelaide", reason="Adelaide was right")
     log.holds.release("hold of a turn")
-    log.erase(turn=ada.id, reason="Ada asked")
+    log.erase(turn=ada.id, reason="Adelaide asked")
     log.store.scrub()
     log.close()
     raw = b"".join(file.read_bytes() for file in path.parent.rglob("*") if file.is_file())
-    assert not [word for word in (b"Ada", b"hold of") if word in raw]
+    assert not [word for word in (b"Adelaide", b"hold of") if word in raw]
 
 
 def test_registers_that_cannot_be_read_are_not_passed_over(path: Path, seals: SealFolder) -> None:
