@@ -45,7 +45,7 @@ from turnlog.events import Header, Private
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection, State, projection
 from turnlog.feeds.runner import Runner
-from turnlog.feeds.targets import SQLiteTarget
+from turnlog.feeds.sqlite_target import SQLiteTarget
 from turnlog.store import parse_url
 from turnlog.store.rows import RECORDED
 

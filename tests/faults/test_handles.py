@@ -14,7 +14,7 @@ import pytest
 
 from turnlog import StoreClosedError, StoreOpenError, TurnLog
 from turnlog.cli.commands.stores import _file as look_at  # pyright: ignore[reportPrivateUsage]
-from turnlog.feeds.targets import SQLiteTarget
+from turnlog.feeds.sqlite_target import SQLiteTarget
 from turnlog.store.sqlite import handles
 
 _VISIT = """

@@ -23,7 +23,7 @@ from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import projection
 from turnlog.feeds.runner import Runner
 from turnlog.feeds.sinks.jsonl import JSONLines
-from turnlog.feeds.targets import SQLiteTarget
+from turnlog.feeds.sqlite_target import SQLiteTarget
 from turnlog.ids import new_id
 from turnlog.store.postgres.connections import Address
 from turnlog.store.postgres.wire import Statement, Wire

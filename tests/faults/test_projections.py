@@ -19,7 +19,7 @@ from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.postgres_target import PostgresTarget
 from turnlog.feeds.projection import Projection, projection
 from turnlog.feeds.runner import Runner
-from turnlog.feeds.targets import SQLiteTarget
+from turnlog.feeds.sqlite_target import SQLiteTarget
 from turnlog.store.urls import is_postgres
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
 

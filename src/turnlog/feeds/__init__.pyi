@@ -9,7 +9,8 @@ from .selection import Selection
 from .sinks.feed import Feed, FeedStatus
 from .sinks.interface import Batch, Choice, Sink, SinkRecord
 from .sinks.states import FeedState
-from .targets import SQLiteTarget, Target
+from .sqlite_target import SQLiteTarget
+from .targets import Target
 from .usage import ToolSum, UsageSum
 
 __all__ = [

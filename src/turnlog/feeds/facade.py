@@ -21,7 +21,8 @@ from turnlog.feeds.live import Streams
 from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
 from turnlog.feeds.search import Filter, Found, Search, SearchView, terms_of
-from turnlog.feeds.targets import SQLiteTarget, Target
+from turnlog.feeds.sqlite_target import SQLiteTarget
+from turnlog.feeds.targets import Target
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
 from turnlog.projections.filters import EVERY_TURN, TurnFilter

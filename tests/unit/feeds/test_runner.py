@@ -22,7 +22,8 @@ from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.postgres_target import PostgresTarget
 from turnlog.feeds.projection import Projection, Status, projection
 from turnlog.feeds.runner import Runner
-from turnlog.feeds.targets import SQLiteTarget, Target
+from turnlog.feeds.sqlite_target import SQLiteTarget
+from turnlog.feeds.targets import Target
 from turnlog.store.pages import PAGE_EVENTS
 
 AnyTarget = SQLiteTarget | PostgresTarget
@@ -309,7 +310,7 @@ def test_place_where_nothing_is_written_is_told_with_what_to_do(
 ) -> None:
     """As on a file system that is mounted to read."""
     refused = OSError(errno.EROFS, "Read-only file system")
-    monkeypatch.setattr("turnlog.feeds.targets.make", Mock(side_effect=refused))
+    monkeypatch.setattr("turnlog.feeds.sqlite_target.make", Mock(side_effect=refused))
     with pytest.raises(StoreError, match=r"Read-only file system: copy the store to where you can write"):
         runner(log, SQLiteTarget(tmp_path / "view.db")).run()
 

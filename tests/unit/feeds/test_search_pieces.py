@@ -12,7 +12,7 @@ from turnlog import TurnFilter, TurnLog
 from turnlog.feeds.postgres_log import LogTarget, PostgresSearch, PostgresSearchView
 from turnlog.feeds.runner import Runner
 from turnlog.feeds.search import PIECES_MAX, Filter, Search, SearchView, Term, bounds_of, terms_of
-from turnlog.feeds.targets import SQLiteTarget
+from turnlog.feeds.sqlite_target import SQLiteTarget
 from turnlog.feeds.words import PIECE_CHARACTERS, WORD_BYTES_MAX, Words, indexed, pieces
 
 PIECE = 64

@@ -1,0 +1,423 @@
+"""A SQLite file as a target of projections."""
+
+from __future__ import annotations
+
+import glob
+import re
+import sqlite3
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from secrets import token_hex
+from threading import Lock
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError, os_reason
+from turnlog.feeds.projection import Projection, Skip, State
+from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
+from turnlog.store.files import FILE_MODE, NOT_WRITABLE
+from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
+from turnlog.store.sqlite.connections import BUSY_LOOK_S
+from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged
+from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
+from turnlog.store.sqlite.journal import write_ahead
+from turnlog.store.telling import logger
+
+_log = logger("turnlog.feeds")
+
+_STATES = (
+    "CREATE TABLE IF NOT EXISTS turnlog_projections (name TEXT PRIMARY KEY, state TEXT NOT NULL, objects TEXT NOT NULL)"
+)
+_SKIPS = (
+    "CREATE TABLE IF NOT EXISTS turnlog_skipped"
+    " (name TEXT NOT NULL, event_id TEXT NOT NULL, skip TEXT NOT NULL, PRIMARY KEY (name, event_id))"
+)
+
+_BUILD = re.compile(r"([0-9a-f]{12}|[0-9]+\.[0-9]+)(-wal|-shm|-journal)?")
+"""What ends the name of a file in which a projection is built. Earlier versions named it by a process."""
+
+_KINDS: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_FULL: StoreFullError,
+    sqlite3.SQLITE_BUSY: StoreBusyError,
+    sqlite3.SQLITE_LOCKED: StoreBusyError,
+    sqlite3.SQLITE_READONLY: StoreReadOnlyError,
+}
+"""By primary result code; the others are StoreError."""
+
+_TRANSIENT = (*_KINDS, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+"""What errors have that have nothing to do with what is folded."""
+
+_ENDINGS = ("", "-wal", "-shm", "-journal")
+"""What ends the names of the files of a database."""
+
+
+class SQLiteTarget(Target, Resting):
+    """A SQLite file for projections, for its owner alone. They write with a `sqlite3.Cursor`; rows are tuples.
+
+    What they write is lost in a power failure together with how far they had come, and then folded again.
+    """
+
+    def __init__(self, path: str | Path, *, on_busy: Callable[[float], None] | None = None) -> None:
+        """Take the path of the file, which is made when it is first needed; `:memory:` for none.
+
+        Args:
+            path: the file.
+            on_busy: called now and then while a transaction waits for another process that writes, with the seconds.
+        """
+        self._path = Path(path)
+        self._on_busy = on_busy
+        self.place = str(path)
+        self._is_in_memory = str(path) == ":memory:"
+        self._connection: Connection | None = None
+        self._lock = Lock()
+        # Whoever builds beside holds the lock of the file's name: in a file of its own, for the sake of SQLite's.
+        self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX))
+        self._release: Release | None = None
+        rests(self)
+
+    @contextmanager
+    def transaction(self) -> Generator[sqlite3.Cursor]:
+        """Open a transaction that writes. Others of this process wait for it."""
+        with self._transient(), self._only() as connection:
+            cursor = connection.cursor()
+            with self._converted():
+                self._begin(cursor)
+            try:
+                with _kept_open(connection):
+                    yield cursor
+                with self._converted():
+                    cursor.execute("COMMIT")
+            finally:
+                if connection.in_transaction:
+                    with self._converted():
+                        connection.rollback()
+
+    @contextmanager
+    def reader(self) -> Generator[sqlite3.Cursor]:
+        """Open a snapshot to read what projections have made.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        if self._is_in_memory:
+            with self.transaction() as cursor, self._converted():
+                yield cursor
+            return
+        with self._converted(), using(), closing(self._connect()) as connection:
+            cursor = connection.cursor()
+            cursor.execute("BEGIN")
+            yield cursor
+
+    def is_open(self, db: sqlite3.Cursor) -> bool:
+        """Tell whether the transaction goes on: a conflict may have rolled it back."""
+        return db.connection.in_transaction
+
+    def make(self, db: sqlite3.Cursor, projection: Projection) -> None:
+        """Make the tables of a projection."""
+        for statement in projection.schema:
+            try:
+                db.execute(statement)
+            except (sqlite3.Error, sqlite3.Warning) as error:
+                if self.is_transient(error):
+                    raise
+                raise not_made(projection, statement, str(error)) from error
+        for table in projection.tables:
+            if not db.execute("SELECT 1 FROM pragma_table_info(?)", (table,)).fetchall():
+                raise SchemaError(f"projection {projection.name!r}: its schema makes no table {table!r}")
+
+    def load(self, db: sqlite3.Cursor, name: str) -> State | None:
+        """Return how far a projection has come."""
+        with self._read_whole():
+            rows = db.execute("SELECT state FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
+            return msgspec.json.decode(rows[0][0], type=State) if rows else None
+
+    def save(self, db: sqlite3.Cursor, projection: Projection, state: State) -> None:
+        """Keep how far a projection has come."""
+        objects = [*projection.objects, *reversed(projection.tables)]
+        db.execute(
+            "INSERT INTO turnlog_projections VALUES (?, ?, ?)"
+            " ON CONFLICT (name) DO UPDATE SET state = excluded.state, objects = excluded.objects",
+            (projection.name, msgspec.json.encode(state).decode(), msgspec.json.encode(objects).decode()),
+        )
+
+    def skips(self, db: sqlite3.Cursor, name: str) -> list[Skip]:
+        """Return the events that a projection passes over."""
+        with self._read_whole():
+            rows = db.execute("SELECT skip FROM turnlog_skipped WHERE name = ?", (name,)).fetchall()
+            found = [msgspec.json.decode(text, type=Skip) for (text,) in rows]
+        return sorted(found, key=lambda skip: skip.position)
+
+    def skip(self, db: sqlite3.Cursor, skip: Skip) -> None:
+        """Keep that a projection passes over an event."""
+        db.execute(
+            "INSERT INTO turnlog_skipped VALUES (?, ?, ?)"
+            " ON CONFLICT (name, event_id) DO UPDATE SET skip = excluded.skip",
+            (skip.name, skip.event_id, msgspec.json.encode(skip).decode()),
+        )
+
+    def beside(self, projection: Projection) -> SQLiteTarget:
+        """Return a target in a file beside this one."""
+        with self.transaction() as db:
+            rows = db.execute("SELECT name, objects FROM turnlog_projections").fetchall()
+        check_free(projection, {name: msgspec.json.decode(objects, type=list[str]) for name, objects in rows})
+        if self._is_in_memory:
+            return SQLiteTarget(":memory:")
+        self.sweep(projection)
+        path = self._path.with_name(self._beginning(projection) + token_hex(6))
+        built = SQLiteTarget(path)
+        # Where there are no locks, others cannot take it for a leftover either.
+        with suppress(StoreError):
+            built._release = self._builds.take(path.name)
+        return built
+
+    def sweep(self, projection: Projection) -> str | None:
+        """Remove the files of builds that nobody is at any more."""
+        left: str | None = None
+        for path in self._builds_of(projection):
+            try:
+                release = self._builds.take(path.name)
+                if release is None:
+                    if path.exists():
+                        left = (
+                            f"{str(path)!r}, where projection {projection.name!r} is being built: when that has ended"
+                        )
+                    continue
+                try:
+                    _remove(path)
+                finally:
+                    release()
+            except (OSError, StoreError) as error:
+                why = os_reason(error) if isinstance(error, OSError) else error
+                left = f"{str(path)!r}, which cannot be removed ({why}): when that is mended"
+        return left
+
+    def _builds_of(self, projection: Projection) -> list[Path]:
+        """Return the files in which a projection is built, or was."""
+        if self._is_in_memory:
+            return []
+        beginning = self._beginning(projection)
+        there = self._path.parent.glob(glob.escape(beginning) + "*")
+        found = (_BUILD.fullmatch(path.name.removeprefix(beginning)) for path in there)
+        return sorted({self._path.with_name(beginning + each[1]) for each in found if each is not None})
+
+    def _beginning(self, projection: Projection) -> str:
+        return f"{self._path.name}-{projection.name}-"
+
+    def replace(self, projection: Projection, built: Target) -> None:
+        """Copy what was built beside, in one transaction."""
+        assert isinstance(built, SQLiteTarget)
+        with built.reader() as source:
+            state = built.load(source, projection.name)
+            assert state is not None
+            with self.transaction() as db:
+                self._take_away(db, projection.name)
+                self.make(db, projection)
+                for table in projection.tables:
+                    _copy(source, db, table)
+                projection.copied(db)
+                self.save(db, projection, state)
+        built.discard()
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self.close()
+        if not self._is_in_memory:
+            _remove(self._path)
+        if self._release is not None:
+            self._release()
+
+    def is_transient(self, error: Exception) -> bool:
+        """Tell whether it was locked, or the disk is full, fails or cannot be written, or the file is damaged."""
+        # What was raised as turnlog's own has SQLite's error for its cause.
+        return _primary_code(error.__cause__ if isinstance(error, StoreError) else error) in _TRANSIENT
+
+    def is_made(self) -> bool:
+        """Tell whether the file is there."""
+        return self._is_in_memory or self._path.exists()
+
+    def scrub(self, projection: Projection) -> None:  # noqa: ARG002 - it is one file
+        """Write the file anew, and empty its write-ahead log.
+
+        Raises:
+            StoreBusyError: somebody reads it.
+            StoreFullError: the disk is full.
+            StoreError: it cannot be done.
+        """
+        if self._is_in_memory:
+            return
+        with self._converted(), self._only() as connection:
+            connection.execute("VACUUM")
+            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if busy:
+            raise StoreBusyError(f"the database of projections {str(self._path)!r} is read by somebody")
+
+    def rest(self, until_s: float) -> None:  # noqa: ARG002 - who is at work goes through a gate that is shut
+        """Close the file, unless it is in use, for the moment of a fork: see `turnlog.store.sqlite.handles`."""
+        if self._connection is not None and not self._is_in_memory and not self._lock.locked():
+            self._connection.close()
+            self._connection = None
+
+    def forget(self) -> None:
+        """Let go of the parent's connection, in a forked child."""
+        self._connection, self._lock = None, Lock()
+
+    def close(self) -> None:
+        """Close the file."""
+        with using(), self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def _take_away(self, db: sqlite3.Cursor, name: str) -> None:
+        rows = db.execute("SELECT objects FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
+        for (objects,) in rows:
+            for each in msgspec.json.decode(objects, type=list[str]):
+                db.execute(f'DROP TABLE IF EXISTS "{each}"')
+
+    def _begin(self, cursor: sqlite3.Cursor) -> None:
+        """Take the write lock, and say now and then that another process has it."""
+        start = monotonic()
+        _wait_for_others(cursor, BUSY_LOOK_S)
+        try:
+            while True:
+                try:
+                    cursor.execute("BEGIN IMMEDIATE")
+                    return
+                except sqlite3.OperationalError as error:
+                    waited_s = monotonic() - start
+                    if _primary_code(error) != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > BUSY_TIMEOUT_S:
+                        raise
+                    _log.info("another process writes into %s: waiting, for %.1f s so far", self.place, waited_s)
+                    if self._on_busy is not None:
+                        self._on_busy(waited_s)
+        finally:
+            _wait_for_others(cursor, BUSY_TIMEOUT_S)
+
+    @contextmanager
+    def _only(self) -> Generator[Connection]:
+        """Give the one connection that writes."""
+        with using(), self._lock:
+            if self._connection is None:
+                self._connection = self._connect()
+            yield self._connection
+
+    def _connect(self) -> Connection:
+        try:
+            if not self._is_in_memory:
+                self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
+                # What is in a log is its owner's; SQLite gives its other files the same mode.
+                make(self._path, FILE_MODE)
+            connection = connect(
+                ":memory:" if self._is_in_memory else self._path,
+                None if self._is_in_memory else self._path,
+                isolation_level=None,
+                timeout=BUSY_TIMEOUT_S,
+                check_same_thread=False,
+            )
+        except (OSError, sqlite3.Error) as error:
+            said = f"the database of projections {str(self._path)!r} cannot be opened: {error}"
+            if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
+                said = f"{said}: copy the store to where you can write, with `turnlog copy`"
+            raise StoreError(said) from error
+        try:
+            write_ahead(connection, BUSY_TIMEOUT_S)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute(_STATES)
+            connection.execute(_SKIPS)
+        except sqlite3.Error as error:
+            connection.close()
+            raise self._error(error) from error
+        return connection
+
+    # Errors
+
+    @contextmanager
+    def _transient(self) -> Generator[None]:
+        """Raise what has nothing to do with an event as turnlog's own."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not self.is_transient(error):
+                raise
+            raise self._error(error) from error
+
+    @contextmanager
+    def _converted(self) -> Generator[None]:
+        """Raise all that SQLite raises as turnlog's own."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    @contextmanager
+    def _read_whole(self) -> Generator[None]:
+        """Raise it as turnlog's own where what is kept of projections cannot be read."""
+        try:
+            with self._converted():
+                yield
+        except msgspec.DecodeError as error:
+            raise self._damage(error) from error
+
+    def _damage(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"the database of projections {str(self._path)!r} is damaged, or none ({error}): if it is one, remove it, "
+            "with its -wal and -shm files, and it is built again from the log"
+        )
+
+    def _error(self, error: sqlite3.Error) -> StoreError:
+        if is_damaged(error):
+            return self._damage(error)
+        kind = _KINDS.get(_primary_code(error), StoreError)
+        return kind(f"the database of projections {str(self._path)!r} cannot be used: {error}")
+
+
+def _wait_for_others(cursor: sqlite3.Cursor, wait_s: float) -> None:
+    cursor.execute(f"PRAGMA busy_timeout = {int(1000 * wait_s)}")
+
+
+def _primary_code(error: BaseException | None) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE
+
+
+@contextmanager
+def _kept_open(connection: sqlite3.Connection) -> Generator[None]:
+    """Keep others from ending the transaction."""
+    connection.set_authorizer(_but_transactions)
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+            raise StoreError(
+                "a projection must not begin, commit or roll back: the transaction is the runner's"
+            ) from error
+        raise
+    finally:
+        connection.set_authorizer(None)
+
+
+def _but_transactions(action: int, *_: str | None) -> int:
+    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+
+
+def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:
+    columns = [name for _, name, *_ in source.execute(f'PRAGMA table_info("{table}")').fetchall()]
+    marks = ", ".join("?" * len(columns))
+    names = ", ".join(f'"{name}"' for name in columns)
+    db.executemany(
+        f'INSERT INTO "{table}" ({names}) VALUES ({marks})',
+        _rows(source.connection, f'SELECT {names} FROM "{table}" ORDER BY rowid'),
+    )
+
+
+def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[Any]]:
+    yield from connection.cursor().execute(statement)
+
+
+def _remove(path: Path) -> None:
+    for end in _ENDINGS:
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + end).unlink()
