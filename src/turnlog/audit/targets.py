@@ -242,7 +242,7 @@ class Targets:
         for recorded in transaction.log(after, topics=topics):
             if self._goes(transaction, recorded):
                 self.carrying[recorded.header.id] = recorded
-            elif recorded.header.topic in SHAPES or is_of_format(recorded.header.topic):
+            elif recorded.header.topic in SHAPES or self._is_line(recorded.header.topic):
                 continue
             elif any(citation.id in self.turns for citation in recorded.header.citations):
                 self.others.append(recorded.header.id)
@@ -267,7 +267,7 @@ class Targets:
             case "gpt.hold":
                 return self._hold_goes(recorded)
             case topic:
-                return is_of_format(topic) and self._line_goes(transaction, recorded)
+                return self._is_line(topic) and self._line_goes(transaction, recorded)
 
     def _call_goes(self, transaction: ReadTransaction, call: Recorded) -> bool:
         if call.header.cited("base") in self.carrying:
@@ -309,6 +309,10 @@ class Targets:
         if any(citation.id in self.carrying for citation in recorded.header.citations):
             return True
         return not recorded.unreadable and meta_of(recorded, HoldMeta).subject == self._wanted.subject
+
+    def _is_line(self, topic: str) -> bool:
+        """Tell whether events of a topic are lines of transcripts: of a format of turnlog's, or of the turns."""
+        return is_of_format(topic) or _format_of(topic) in self._formats
 
     def _line_goes(self, transaction: ReadTransaction, line: Recorded) -> bool:
         turn = line.header.cited("turn")

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from turnlog import TurnLog
-from turnlog.errors import MissingPackageError, NotFoundError
-from turnlog.events import TURN
+from turnlog.errors import ErasedError, MissingPackageError, NotFoundError
+from turnlog.events import FORMATS, TURN
 from turnlog.ids import derived_id
 from turnlog.interop import formats, importing
 from turnlog.interop.claude_code import ClaudeCode
 from turnlog.interop.importing import Added, Importer, Place, Source, Step, TranscriptReport, Work, run_import
+from turnlog.model import Origin
 from turnlog.record import EventDraft, Redaction, turn_draft
 from turnlog.sources import Sources
 from turnlog.store import ReadTransaction
@@ -57,7 +58,12 @@ class Lines(Source[frozenset[str], int]):
             if self.id(number) in known:
                 continue
             follows = text.startswith("+")
-            draft = turn_draft(text, id=self.id(number), continues=self.id(number - 1) if follows else None)
+            draft = turn_draft(
+                text,
+                id=self.id(number),
+                continues=self.id(number - 1) if follows else None,
+                origin=Origin(format="lines", ids=[str(number)]),
+            )
             steps.append(Step(draft=draft, payload=place(draft.payload), line=number + 1, whole=False))
             event = EventDraft(topic="lines.line", meta={"n": number}, id=derived_id(None, "line", str(number), text))
             last = number + 1 == len(self.texts) or not self.texts[number + 1].startswith("+")
@@ -228,6 +234,31 @@ def test_formats_of_other_packages_are_found(tmp_path: Path, monkeypatch: pytest
     with TurnLog.open("memory://") as log:
         report = log.import_transcript("acme", tmp_path / "file")
         assert report.turns_added == 2
+
+
+def test_lines_of_formats_of_other_packages_go_with_their_turns(tmp_path: Path) -> None:
+    """In an export, and in an erasure; what somebody recorded of a turn of theirs under another name does not."""
+    with TurnLog.open("memory://") as log:
+        run_import(log.store, Lines(["a", "+b", "c"]), Sources())
+        first, second, third = log.latest(None)
+        review = log.add_event("acme.review", cites=[("turn", first.id)], payload=b"good")
+        lines = {line.header.cited("turn"): line.header.id for line in log.events(topics="lines.line")}
+        with (tmp_path / "part").open("wb") as file:
+            log.export(file, second.id)
+        with TurnLog.open("memory://") as other, (tmp_path / "part").open("rb") as file:
+            other.import_turnlog(file)
+            assert {line.header.id for line in other.events(topics="lines.line")} == {lines[first.id], lines[second.id]}
+        report = log.erase(thread=first.id, reason="asked")
+        assert {*report.lines} == {lines[first.id], lines[second.id]}
+        assert report.others == (review.header.id,)
+        assert log.payload(lines[third.id]) == b"x"
+        with pytest.raises(ErasedError):
+            log.payload(lines[first.id])
+
+
+def test_formats_are_those_of_the_importers() -> None:
+    """What the topics of a built-in format begin with is named in `FORMATS` of `turnlog/events/topics.py`."""
+    assert {{"llm": "llm-logs"}.get(name, name) for name in formats.TRANSCRIPTS} <= {*FORMATS}
 
 
 @pytest.mark.parametrize(

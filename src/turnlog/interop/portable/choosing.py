@@ -17,6 +17,7 @@ from turnlog.errors import CorruptionError, NotFoundError
 from turnlog.events import (
     BOOKMARK,
     ERASURE,
+    SHAPES,
     SUMMARY,
     TOOL_CALL,
     TOOL_END,
@@ -26,8 +27,10 @@ from turnlog.events import (
     Recorded,
     check_cited,
     is_of_format,
+    turn_meta,
 )
 from turnlog.interop.portable.marks import Marks
+from turnlog.model import Origin
 from turnlog.projections.bookmarks import kept_head, kept_meta
 from turnlog.projections.threads import thread_runs
 from turnlog.projections.turns import ANYWHERE, children, turns_within
@@ -263,13 +266,15 @@ def _add_beside(store: Store, collector: _Collector, end: int) -> None:
     """
     ours = (SUMMARY, TOOL_CALL, TOOL_END)
     with store.read() as transaction:
-        topics = tuple(topic for topic in transaction.rare_topics() if topic in ours or is_of_format(topic))
+        topics = tuple(topic for topic in transaction.rare_topics() if topic in ours or topic not in SHAPES)
     beside: list[Recorded] = []
 
     def note(transaction: ReadTransaction, recorded: Recorded) -> None:
         header = recorded.header
         of = header.cited("to" if header.topic == SUMMARY else "turn")
         if of is None or of not in collector.turns:
+            return
+        if header.topic not in ours and not _is_line(transaction, header.topic, of):
             return
         if header.topic == TOOL_END and header.cited("tool_call") is not None:
             turn = transaction.event(of)
@@ -281,6 +286,15 @@ def _add_beside(store: Store, collector: _Collector, end: int) -> None:
     if topics:
         _each(store, 0, end, topics, note)
         collector.collect(store, beside)
+
+
+def _is_line(transaction: ReadTransaction, topic: str, turn: str) -> bool:
+    """Tell whether an event that cites a turn is a line of a transcript: of a format of turnlog's, or of the turn."""
+    if is_of_format(topic):
+        return True
+    of = transaction.event(turn)
+    origin = None if of is None else turn_meta(of).origin
+    return isinstance(origin, Origin) and origin.format == topic.partition(".")[0]
 
 
 # Bookmarks

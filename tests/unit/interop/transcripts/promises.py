@@ -121,6 +121,8 @@ def check_erasing(format: str, path: Path, text: str, folder: Path) -> None:
         for recorded in transaction.log():
             assert text.encode() not in (transaction.payload(recorded) or b""), recorded.header.topic
             assert recorded.private is None or text.encode() not in bytes(recorded.private.meta)
+            if recorded.header.cited("turn") is not None:
+                assert recorded.erased, f"{recorded.header.topic} is not erased with its turn"
 
 
 def check_windows(log: TurnLog, heads: Sequence[str]) -> None:
