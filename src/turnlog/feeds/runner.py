@@ -16,6 +16,7 @@ import msgspec
 
 from turnlog.errors import (
     ConflictError,
+    ErasedError,
     MetaError,
     NotFoundError,
     SchemaError,
@@ -352,7 +353,10 @@ class Runner:
             return None
 
     def _fold(self, target: Target, given: Projection, state: State, page: Page, skipped: set[str]) -> State | None:
-        """Fold a page, save how far that is, and return it. Where another runner was faster, return its state."""
+        """Fold a page, save how far that is, and return it. Where another runner was faster, return its state.
+
+        Where an event was erased since the page was read, nothing is folded: it is to be read again.
+        """
         last: Recorded | None = None
 
         def events() -> Iterator[Recorded]:
@@ -368,7 +372,12 @@ class Runner:
             is_of_event = not isinstance(error, SchemaError | StoreClosedError | StoreBusyError)
             if last is None or not is_of_event or target.is_transient(error):
                 raise
-            return self._pause(target, given, state, page, skipped, last, error)
+            if self._is_erased_since(last):
+                return state
+            try:
+                return self._pause(target, given, state, page, skipped, last, error)
+            except ErasedError:  # of an event before it, by now
+                return state
 
     def _fold_page(
         self,
@@ -461,6 +470,12 @@ class Runner:
             target.save(db, given, paused)
         _log.warning("projection %s is paused at event %s: it cannot be folded", given.name, poison.header.id)
         return paused
+
+    def _is_erased_since(self, recorded: Recorded) -> bool:
+        """Tell whether an event was erased since it was read."""
+        with self._store.read() as transaction:
+            now = transaction.at_global(recorded.global_position)
+        return not recorded.erased and now is not None and now.erased
 
     def _is_at(self, target: Target, db: Any, given: Projection, state: State) -> bool:
         """Tell whether a projection is where it was when what is to be folded was read."""

@@ -631,6 +631,30 @@ def test_erasure_reaches_the_files_of_a_projection(log: TurnLog, tmp_path: Path)
     target.close()
 
 
+@pytest.mark.parametrize("victim", [1, 3])
+def test_event_that_is_erased_while_its_page_is_folded_is_read_again(
+    log: TurnLog, target: AnyTarget, monkeypatch: pytest.MonkeyPatch, victim: int
+) -> None:
+    """It is no fault of the projection, which is not paused; nor where the events before a poison are folded again."""
+    ids = [log.add_turn(f"turn {number}").id for number in range(5)]
+    fold = Words.fold
+    waiting = [ids[victim]]
+
+    def erasing(self: Words, db: AnyCursor, event: LogEvent) -> None:
+        if event.id == ids[2] and waiting:
+            log.erase(turn=waiting.pop(), reason="asked")
+            if victim == 1:
+                raise ValueError("the first time")
+        fold(self, db, event)
+
+    monkeypatch.setattr(Words, "fold", erasing)
+    [status] = Runner(log, target, [Words()]).run()
+    assert (status.lag, status.paused_event) == (0, None)
+    with target.transaction() as db:
+        found = {turn for (turn,) in db.execute("SELECT turn FROM words").fetchall()}
+    assert found == {*ids} - {ids[victim]}
+
+
 def test_erasure_reaches_what_is_built_beside(log: TurnLog, target: AnyTarget) -> None:
     """What a killed build has left at once; what somebody builds once that has ended."""
     turn = log.add_turn("one")
