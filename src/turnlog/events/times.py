@@ -25,6 +25,16 @@ def ms_of(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 
+def us_of(time: datetime) -> int:
+    """Return a time in microseconds since 1970."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
+
+
+def time_of_us(us: int) -> datetime:
+    """Return the time of microseconds since 1970, in UTC."""
+    return _EPOCH + timedelta(microseconds=us)
+
+
 def said_at(meta: TurnMeta, ms: int) -> datetime:
     """Return when a turn was said: for an imported one as its source says, else when it was recorded."""
     said = parse_time(meta.origin.timestamp) if isinstance(meta.origin, Origin) else None

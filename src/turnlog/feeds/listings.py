@@ -18,8 +18,9 @@ from turnlog.projections.turns import AFTER_ALL
 INDEXED_EVENTS = 20_000
 """Of a log with fewer events every turn is looked at: that takes a tenth of a second."""
 
-_MODEL_CHARACTERS = 200
-"""A name is cut to so many: PostgreSQL refuses what is much larger in an index. One of as many may be a longer one."""
+_NAME_CHARACTERS_MAX = 200
+_ODD = "\uffff"
+"""Stands for each name that is longer, or has a NUL: PostgreSQL takes neither into an index."""
 
 _MODELS_MAX = 500
 """So many models are asked for by their names, of more all."""
@@ -49,7 +50,9 @@ class Listings(Projection):
         recorded = event.recorded
         meta = turn_meta(recorded)
         time = None if recorded.sealed is not None else ms_of(said_at(meta, recorded.header.time))
-        model = meta.model and meta.model[:_MODEL_CHARACTERS]
+        model = meta.model
+        if model is not None and (len(model) > _NAME_CHARACTERS_MAX or "\0" in model):
+            model = _ODD
         db.execute("INSERT INTO listed_turns VALUES (?, ?, ?, ?)", (event.global_position, time, meta.role, model))
 
     def forget(self, db: Any, events: Sequence[LogEvent]) -> None:
@@ -98,7 +101,7 @@ def _positions(db: Any, which: TurnFilter) -> Iterator[int]:
     if which.model is not None:
         there_are = db.execute("SELECT DISTINCT model FROM listed_turns WHERE model IS NOT NULL").fetchall()
         names = (model for (model,) in there_are)
-        models = [name for name in names if len(name) == _MODEL_CHARACTERS or which.takes_model(name)]
+        models = [name for name in names if name == _ODD or which.takes_model(name)]
         if len(models) <= _MODELS_MAX:
             conditions.append(f"model IN ({', '.join('?' * len(models))})" if models else "FALSE")
             values += models

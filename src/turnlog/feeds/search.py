@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError, MetaError
 from turnlog.events import TURN, turn_meta
-from turnlog.events.times import ms_of, said_at, time_of
+from turnlog.events.times import said_at, time_of_us, us_of
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.feeds.words import (
@@ -52,7 +52,7 @@ LIMIT_MAX = 1_000_000
 
 COLUMNS = (
     "position INTEGER PRIMARY KEY, turn TEXT NOT NULL, stream TEXT NOT NULL, stream_position INTEGER NOT NULL,"
-    " role TEXT NOT NULL, model TEXT, time_ms INTEGER NOT NULL, text TEXT NOT NULL"
+    " role TEXT NOT NULL, model TEXT, time_us INTEGER NOT NULL, text TEXT NOT NULL"
 )
 """What is kept of a turn."""
 
@@ -101,8 +101,8 @@ class Search(Projection):
             event.originator_id,
             event.originator_version,
             meta.role,
-            meta.model or None,
-            ms_of(said_at(meta, recorded.header.time)),
+            _without_nul(meta.model) or None,
+            us_of(said_at(meta, recorded.header.time)),
         )
         found = pieces(turn_texts(event), self.piece_characters)
         first, second = next(found), next(found, None)
@@ -276,25 +276,25 @@ class Match(NamedTuple):
     position: int
     role: str
     model: str | None
-    time_ms: int
+    time_us: int
     rank: float
     snippet: str | None
 
 
-MATCHED = "t.turn, t.position, t.role, t.model, t.time_ms"
+MATCHED = "t.turn, t.position, t.role, t.model, t.time_us"
 """The columns of a match, without what each engine tells in its own way."""
 
-OF_TERM = f"t.turn, -t.position / {PIECES_MAX} AS place, t.role, t.model, t.time_ms"
+OF_TERM = f"t.turn, -t.position / {PIECES_MAX} AS place, t.role, t.model, t.time_us"
 """The same where a turn may have several rows."""
 
-BY_TURN = "GROUP BY t.turn, place, t.role, t.model, t.time_ms"
+BY_TURN = "GROUP BY t.turn, place, t.role, t.model, t.time_us"
 
-ORDER: Mapping[bool, str] = {False: "rank, t.position", True: "t.time_ms DESC, t.position DESC"}
+ORDER: Mapping[bool, str] = {False: "rank, t.position", True: "t.time_us DESC, t.position DESC"}
 """What the turns that are found are sorted by: by default, and the newest first."""
 
 _IN_ORDER: Mapping[bool, Callable[[Match], tuple[float, int]]] = {
     False: lambda match: (match.rank, match.position),
-    True: lambda match: (-match.time_ms, -match.position),
+    True: lambda match: (-match.time_us, -match.position),
 }
 
 
@@ -315,7 +315,8 @@ class SearchView:
         terms = terms_of(query)
         if wanted.which.model is not None:
             there_are = self._db.execute("SELECT DISTINCT model FROM search_turns WHERE model IS NOT NULL").fetchall()
-            models = [model for (model,) in there_are if wanted.which.takes_model(model)]
+            named = TurnFilter(model=_without_nul(wanted.which.model))
+            models = [model for (model,) in there_are if named.takes_model(model)]
             wanted = msgspec.structs.replace(wanted, models=models)
         found = sorted([*self.whole(terms, wanted), *self._in_pieces(terms, wanted)], key=_IN_ORDER[wanted.newest])
         return [
@@ -324,7 +325,7 @@ class SearchView:
                 global_position=match.position,
                 role=match.role,
                 model=match.model,
-                time=time_of(match.time_ms).isoformat(timespec="milliseconds"),
+                time=time_of_us(match.time_us).isoformat(timespec="milliseconds"),
                 snippet=shown(self._of_long(terms, match.position) if match.snippet is None else match.snippet),
             )
             for match in found[: wanted.limit]
@@ -410,11 +411,16 @@ def picks(wanted: Filter, texts: str) -> list[tuple[str, Any]]:
     conditions = (
         ("t.role = ?", wanted.which.role),
         (f"t.model IN ({texts})", None if wanted.models is None else json.dumps(wanted.models)),
-        ("t.time_ms >= ?", _ms(wanted.which.since)),
-        ("t.time_ms < ?", _ms(wanted.which.until)),
+        ("t.time_us >= ?", _us(wanted.which.since)),
+        ("t.time_us < ?", _us(wanted.which.until)),
     )
     return [(condition, value) for condition, value in conditions if value is not None]
 
 
-def _ms(time: datetime | None) -> int | None:
-    return None if time is None else ms_of(time)
+def _without_nul(name: str | None) -> str | None:
+    """Return a name as the index has it."""
+    return name and name.replace("\0", "\ufffd")
+
+
+def _us(time: datetime | None) -> int | None:
+    return None if time is None else us_of(time)

@@ -197,6 +197,10 @@ def test_turns_are_picked(log: TurnLog) -> None:
         assert found(log, "river", which=TurnFilter(model=model)) == []
     now = datetime.now(UTC)
     assert found(log, "river", which=TurnFilter(since=now + timedelta(hours=1))) == []
+    said, near = log.turn("other").said_at, timedelta(microseconds=1)
+    assert elsewhere in found(log, "river", which=TurnFilter(since=said, until=said + near))
+    assert found(log, "elsewhere", which=TurnFilter(since=said + near)) == []
+    assert found(log, "elsewhere", which=TurnFilter(until=said)) == []
     around = TurnFilter(since=now - timedelta(hours=1), until=now + timedelta(hours=1))
     assert len(found(log, "river", which=around)) == 3
     assert found(log, "river", which=msgspec.structs.replace(around, model="scripted*")) == [answered]
@@ -561,12 +565,13 @@ def test_turns_of_a_speaker_and_a_time_are_found(log: TurnLog) -> None:
 def test_names_of_models_may_be_any_text(log: TurnLog) -> None:
     """Of any length, of any characters, and empty."""
     noise = random.Random(1).randbytes(5000).hex()
-    names = ["", "a\tb", noise, noise[:200], noise[:201], noise[:199], "𝒎" * 900]
+    names = ["", "a\tb", "a\0b", "\uffff", noise, noise[:200], noise[:201], noise[:199], "𝒎" * 900]
     turns = {
         name: log.add_turn("said", role="assistant", reply=ReplyFacts(model=name), bookmark=False).id for name in names
     }
     for name in names:
         assert [turn.id for turn in log.latest(None, which=TurnFilter(model=name))] == [turns[name]]
+        assert [thread.id for thread in log.threads(which=TurnFilter(model=name))] == [turns[name]]
         assert found(log, "said", which=TurnFilter(model=name)) == ([turns[name]] if name else [])
     longer = [turns[name] for name in names if len(name) > 200 and name.startswith(noise[:9])]
     assert [turn.id for turn in log.latest(None, which=TurnFilter(model=f"{noise[:200]}?*"))] == longer
