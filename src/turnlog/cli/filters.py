@@ -112,7 +112,7 @@ class ListOptions:
 
 
 @options
-class TurnOptions(ListOptions):
+class TurnListing(ListOptions):
     """Which turns are listed."""
 
     role: Annotated[Literal["user", "assistant", "system"] | None, Parameter(help="Only turns of this role.")] = None
@@ -158,7 +158,7 @@ class TurnOptions(ListOptions):
 
 
 @options
-class BookmarkOptions(TurnOptions):
+class BookmarkListing(TurnListing):
     """Which bookmarks are listed, by their turns."""
 
     bookmark: Annotated[
@@ -185,7 +185,7 @@ class BookmarkOptions(TurnOptions):
 
 
 @options
-class ExportOptions(TurnOptions):
+class ExportChoice(TurnListing):
     """Which turns are exported; each with its ancestry."""
 
     limit: Annotated[
@@ -195,7 +195,7 @@ class ExportOptions(TurnOptions):
 
 
 @options
-class ThreadOptions(ListOptions):
+class ThreadListing(ListOptions):
     """Which threads are listed: by the time of their last turn, their bookmarks, and what turns they have."""
 
     role: Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from turnlog.cli.completing import BOOKMARK, HEADISH
-from turnlog.cli.filters import BookmarkOptions, none_of
+from turnlog.cli.filters import BookmarkListing, none_of
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.paging import paging
@@ -20,11 +20,11 @@ from turnlog.projections import Bookmark
 app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set, rename and delete them.")
 
 
-_ALL = BookmarkOptions()
+_ALL = BookmarkListing()
 
 
 @app.default
-def list_bookmarks(*, which: BookmarkOptions = _ALL, common: Common = COMMON) -> None:
+def list_bookmarks(*, which: BookmarkListing = _ALL, common: Common = COMMON) -> None:
     """List bookmarks by name; set, rename and delete them."""
     which.check()
     with common.open() as log, paging(json=common.json):
@@ -56,7 +56,7 @@ def list_bookmarks(*, which: BookmarkOptions = _ALL, common: Common = COMMON) ->
 
 
 @app.command(name="list")
-def list_(*, which: BookmarkOptions = _ALL, common: Common = COMMON) -> None:
+def list_(*, which: BookmarkListing = _ALL, common: Common = COMMON) -> None:
     """List bookmarks by name."""
     list_bookmarks(which=which, common=common)
 

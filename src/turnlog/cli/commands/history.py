@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
-from turnlog.cli.filters import ThreadOptions, TurnOptions, none_of
+from turnlog.cli.filters import ThreadListing, TurnListing, none_of
 from turnlog.cli.graph import NODE, Node, Row, draw
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import LANE_COLOURS, Piece, Screen, note, write_json_lines
@@ -31,8 +31,8 @@ from turnlog.record.lookup import find_turn
 from turnlog.store import ReadTransaction
 from turnlog.turn import Turn, turn_of
 
-_ALL_TURNS = TurnOptions()
-_ALL_THREADS = ThreadOptions()
+_ALL_TURNS = TurnListing()
+_ALL_THREADS = ThreadListing()
 _FAILED_NODE = "✗"
 _READ_AHEAD = 500
 """So many turns, and what they say, are read at once."""
@@ -60,7 +60,7 @@ def log(
     ancestry: Annotated[
         bool, Parameter(negative=(), help="Of HEADISH only its ancestry, and not what else grows from it.")
     ] = False,
-    which: TurnOptions = _ALL_TURNS,
+    which: TurnListing = _ALL_TURNS,
     common: Common = COMMON,
 ) -> None:
     """Draw a thread: forks, merges, bookmarks, who, when, first line.
@@ -259,7 +259,7 @@ def _colour(lane: int, sign: str = "", right_end: int = 0) -> str:
     return LANE_COLOURS[(right_end if sign == "─" else lane) % len(LANE_COLOURS)]
 
 
-def _found(log: TurnLog, which: TurnOptions, headish: str | None, *, ancestry: bool) -> tuple[list[Turn], str]:
+def _found(log: TurnLog, which: TurnListing, headish: str | None, *, ancestry: bool) -> tuple[list[Turn], str]:
     """Return the turns that are shown, in global order, and what earlier ones are wanted too: their number, if known.
 
     They are of the threads that a turn belongs to, of its ancestry, or of the whole log.
@@ -278,7 +278,7 @@ def _found(log: TurnLog, which: TurnOptions, headish: str | None, *, ancestry: b
     return shown, count(log.turn_count(headish) - len(shown), "earlier turn") if which.takes_all else "earlier turns"
 
 
-def _heads(log: TurnLog, which: TurnOptions, headish: str | None) -> list[Turn]:
+def _heads(log: TurnLog, which: TurnListing, headish: str | None) -> list[Turn]:
     """Return the turns of the threads that a turn belongs to, or of all, that bookmarks of the wanted name are at."""
     turns: list[Turn] = []
     heads = which.heads(log) or ()
@@ -293,7 +293,7 @@ def _heads(log: TurnLog, which: TurnOptions, headish: str | None) -> list[Turn]:
     return [turn for turn in turns if turn.stream in runs and turn.position >= runs[turn.stream]]
 
 
-def threads(*, which: ThreadOptions = _ALL_THREADS, common: Common = COMMON) -> None:
+def threads(*, which: ThreadListing = _ALL_THREADS, common: Common = COMMON) -> None:
     """List threads, the one with the latest activity first."""
     which.check()
     with common.open() as log, paging(json=common.json):
@@ -345,7 +345,7 @@ def _marked(names: Sequence[str], screen: Screen) -> str:
     return fit(marked(names[:1])[:-1], screen.width // _NAMES_PART - len(more) - 1) + f"{more}]"
 
 
-def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnOptions = _ALL_TURNS, common: Common = COMMON) -> None:
+def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnListing = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the ancestry of a turn and the turn itself, oldest first: what its context window is made of.
 
     Parameters
@@ -358,7 +358,7 @@ def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnOptions = _ALL_T
         _list(log, which, log.ancestry(headish), common)
 
 
-def children(headish: Annotated[str, HEADISH], /, *, which: TurnOptions = _ALL_TURNS, common: Common = COMMON) -> None:
+def children(headish: Annotated[str, HEADISH], /, *, which: TurnListing = _ALL_TURNS, common: Common = COMMON) -> None:
     """List the turns that continue a turn, in the order in which they were recorded.
 
     Parameters
@@ -375,7 +375,7 @@ def children(headish: Annotated[str, HEADISH], /, *, which: TurnOptions = _ALL_T
             note(f"no turn continues {quoted(headish)} yet: `turnlog add TEXT --continues {quoted(headish)}` does")
 
 
-def _list(log: TurnLog, which: TurnOptions, found: list[Turn], common: Common) -> None:
+def _list(log: TurnLog, which: TurnListing, found: list[Turn], common: Common) -> None:
     turns = which.latest(which.of(found, log))
     if common.json:
         write_json_lines(turn.to_record() for turn in turns)

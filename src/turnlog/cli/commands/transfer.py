@@ -13,7 +13,7 @@ from cyclopts import App, Parameter
 
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
-from turnlog.cli.filters import ExportOptions, is_one_of
+from turnlog.cli.filters import ExportChoice, is_one_of
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, binary_output, note, noting, telling, write_json
 from turnlog.cli.progress import progress_bar
@@ -36,7 +36,7 @@ _NAMES_MAX = 5
 """How many bookmarks are named to people; --json names all."""
 
 _REDACT = RedactOptions()
-_ALL = ExportOptions()
+_ALL = ExportChoice()
 
 app = App(name="import", group_commands="Formats", help="Import transcripts of agents and chats, or what export wrote.")
 
@@ -333,7 +333,7 @@ def export(
             "or as turns (jsonl).",
         ),
     ] = "turnlog",
-    which: ExportOptions = _ALL,
+    which: ExportChoice = _ALL,
     common: Common = COMMON,
 ) -> None:
     """Write the log as JSON lines with payloads: `turnlog import turnlog` reads it. Or a thread in another form.
@@ -394,7 +394,7 @@ def _export_as(form: str, headish: str, output: Path | None, common: Common, *, 
             Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(exported.turns, 'turn')}")
 
 
-def _part(log: TurnLog, headish: str | None, which: ExportOptions, *, ancestry: bool) -> Callable[[BinaryIO], int]:
+def _part(log: TurnLog, headish: str | None, which: ExportChoice, *, ancestry: bool) -> Callable[[BinaryIO], int]:
     """Return what writes the part of a log that is wanted, and returns the number of its events."""
     heads = which.heads(log)
     if heads is not None and not heads:
