@@ -17,7 +17,9 @@ def typed() -> Iterator[Command]:
 @pytest.mark.parametrize("name", screens.names())
 def test_page_looks_as_it_did(name: str, typed: Command) -> None:
     """After a deliberate change, `make golden` writes the screens anew."""
-    assert screens.page(name, typed) == (screens.FOLDER / f"{name}.txt").read_text(encoding="utf-8")
+    golden = screens.FOLDER / f"{name}.txt"
+    assert golden.exists(), f"there is no {golden}: `make golden` makes it"
+    assert screens.page(name, typed) == golden.read_text(encoding="utf-8")
 
 
 def test_every_screen_has_a_page() -> None:

@@ -33,7 +33,9 @@ BODIES = [
 
 
 def _golden(case: Path, adapter: str) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in case.iterdir() if path.name.split(".")[0] == adapter}
+    golden = {path.name: path.read_bytes() for path in case.iterdir() if path.name.split(".")[0] == adapter}
+    assert golden, f"there is nothing of {adapter} in {case}: `make golden` makes it"
+    return golden
 
 
 @pytest.mark.parametrize(("case", "adapter"), REQUESTS)
@@ -52,6 +54,7 @@ def test_golden_body_is_valid(adapter: str, path: Path) -> None:
 def test_events_give_the_golden_response(case: Path) -> None:
     """The events of a reply add up to the golden response, and show the golden deltas."""
     golden = {path.name: path.read_bytes() for path in case.glob("expected-*")}
+    assert golden, f"there is nothing of what is expected in {case}: `make golden` makes it"
     assert wire_cases.reply_outputs(case) == golden
 
 
@@ -71,4 +74,5 @@ def test_every_wire_has_its_cases() -> None:
         for adapter in wire_cases.MODELS
     }
     wanted = {"parallel-calls", "refusal", "error-event"}
-    assert {adapter: wanted - found for adapter, found in names.items() if wanted - found} == {}
+    missing = [f"{adapter}/{name}" for adapter, found in names.items() for name in sorted(wanted - found)]
+    assert not missing, f"add events.jsonl in tests/golden/wires/replies for {', '.join(missing)}, then `make golden`"

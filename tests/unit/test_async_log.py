@@ -71,7 +71,10 @@ def _public(kind: type) -> dict[str, object]:
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 def test_async_log_has_every_method_of_the_log(ours: type, theirs: type) -> None:
     """What TurnLog and its parts can do, AsyncTurnLog and its parts can."""
-    assert _public(ours).keys() == _public(theirs).keys()
+    here, there = _public(ours).keys(), _public(theirs).keys()
+    file = inspect.getsourcefile(ours)
+    assert not there - here, f"add {', '.join(sorted(there - here))} to {ours.__name__} in {file}"
+    assert not here - there, f"{theirs.__name__} has no {', '.join(sorted(here - there))}"
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
