@@ -1,4 +1,4 @@
-"""Every adapter keeps the contract of providers: turnlog's seven, and one as another package would write it.
+"""Every adapter keeps the contract of providers: all of turnlog's, and one as another package would write it.
 
 The sample replies are golden cases. `tests/wires` has the network part: the real SDK clients against a local server.
 """

@@ -23,6 +23,9 @@ from turnlog.providers.wire import EventBytes, events_in
 CUTS = 20
 """Of a long stream so many cuts are tried at its beginning, and as many in the rest; with `TURNLOG_SOAK=1` all."""
 WIRES = ("anthropic", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses")
+NOT_RECORDED = ("bedrock",)
+"""Adapters of which there is no recorded traffic."""
+
 EXPLAINED = 31
 """Findings of the check that are the check's own: in four replies it wants arguments that came in pieces
 (`partialArgs`) back in pieces, which no request can have; it takes a numeric finish reason, 2, for an error, where the

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from tests.golden import wire_cases
 from tests.wires.typed_bodies import check_body
 
 from turnlog import TurnLog, UnsupportedContentError
@@ -21,15 +22,10 @@ from turnlog.providers import PreparedRequest, get
 from turnlog.providers.registry import adapter_class
 from turnlog.testing.provider_harness import ids_beside, parsed, place, says
 
-MODELS = {
-    "anthropic": "claude-sonnet-4-5-20250929",
-    "openai_chat": "gpt-oss-120b",
-    "openai_responses": "gpt-5-2025-08-07",
-    "gemini": "gemini-2.5-pro",
-    "cohere": "command-a-reasoning-08-2025",
-    "cerebras": "gpt-oss-120b",
-    "bedrock": "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
-}
+SAMPLES = {name: wire_cases.WIRES / "replies" / name / "parallel-calls" for name in wire_cases.MODELS}
+MODELS = {name: wire_cases.asked_model(sample) for name, sample in SAMPLES.items()}
+"""The model that each sample reply is of."""
+
 NAMES = list(MODELS)
 PAIRS = [(first, second) for first in NAMES for second in NAMES]
 
@@ -100,8 +96,7 @@ class Talk:
         """Let a provider answer with its sample reply, and run the two tools that it calls."""
         head = self.log.turn("main").id
         call = self.log.calls.record(head, self.prepare(name))
-        folder = Path(__file__).parents[1] / "golden" / "wires" / "replies" / name / "parallel-calls"
-        events = (folder / "events.jsonl").read_bytes().splitlines()
+        events = wire_cases.events_of(SAMPLES[name])
         response = get(name).aggregate(events, model=MODELS[name])
         assert [_kind(block) for block in response.content] == REPLIES[name].split()
         self._name(f"reply{suffix}", self.log.calls.record_reply(call, events, response).id)

@@ -18,7 +18,7 @@ def check_body(adapter: str, body: bytes) -> None:
     Raises:
         pydantic.ValidationError: a value is not of the type that the SDK has for it, or a key is in none of its types.
     """
-    _CHECKS[adapter](body)
+    CHECKS[adapter](body)
 
 
 def strict(of: Any) -> SchemaValidator:
@@ -124,7 +124,7 @@ def _converse() -> SchemaValidator:
     return strict(converse_types.Body)
 
 
-_CHECKS: dict[str, Callable[[bytes], Any]] = {
+CHECKS: dict[str, Callable[[bytes], Any]] = {
     "anthropic": lambda body: _anthropic().validate_json(body, strict=True),
     "openai_chat": lambda body: _chat().validate_json(body, strict=True),
     "cerebras": lambda body: _chat().validate_json(body, strict=True),

@@ -14,8 +14,6 @@ from turnlog.model.erased import erased_content, window_content
 from turnlog.providers import Capabilities
 from turnlog.providers.conversation import ERASED
 
-ADAPTERS = ("anthropic", "openai_chat", "openai_responses", "gemini", "cohere", "cerebras", "bedrock")
-
 
 def erased(role: str, turn: str = "gone", **fields: Any) -> Message:
     """Return the message of an erased turn."""
@@ -92,7 +90,7 @@ WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("name", providers.names())
 @pytest.mark.parametrize("messages", WINDOWS.values(), ids=WINDOWS.keys())
 def test_every_adapter_makes_a_valid_request(name: str, messages: list[Message]) -> None:
     """The body is what the provider's SDK has types for, has the text, and each erased turn is in the report."""

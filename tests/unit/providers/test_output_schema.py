@@ -49,6 +49,10 @@ PLACES: dict[str, tuple[str, object]] = {
     ),
     "cohere": ("response_format", {"type": "json_object", "json_schema": CLOSED}),
 }
+"""By adapter, the key of the body that has it, and its value."""
+
+OF_THEIR_OWN = ("gemini", "bedrock")
+"""Adapters whose place has a test of its own, below."""
 
 
 @pytest.mark.parametrize("wire", PLACES)

@@ -16,7 +16,7 @@ from turnlog.providers import get, names, registry
 from turnlog.providers.interface import Provider
 from turnlog.providers.registry import adapter_class
 
-BUILT_IN = ["anthropic", "bedrock", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses"]
+BUILT_IN = sorted(registry._BUILT_IN)
 
 Install = Callable[..., None]
 
@@ -82,7 +82,7 @@ def test_short_name_is_the_adapter_behind_it() -> None:
 
 def test_names_are_sorted() -> None:
     """All of turnlog's adapters are listed, by name."""
-    assert [name for name in names() if name in BUILT_IN] == BUILT_IN
+    assert set(BUILT_IN) <= set(names())
     assert names() == sorted(names())
 
 

@@ -169,6 +169,10 @@ RECORDS = [
     ("gemini", {"mode": "ANY", "allowedFunctionNames": ["NAME"]}),
     ("bedrock", {"tool": {"name": "NAME"}}),
 ]
+"""The records of each wire that name tools."""
+
+WORDS_ALONE = ("cohere",)
+"""Wires whose choices are words, and no records."""
 
 
 def named(record: dict[str, Any], name: str) -> Any:
