@@ -200,6 +200,10 @@ FORMATS: dict[str, Callable[[Sequence[str]], Iterator[Any]]] = {
     "openai-export": openai_export,
     "opencode": opencode,
 }
+"""By format, what gives the records of a transcript with these answers: they may be as large as they like."""
+
+NOT_OF_RECORDS = ("llm", "xs")
+"""Formats without: `write` makes the database of `llm`; in an export of cross.stream each text is a file of its own."""
 
 
 def write_records(records: Iterable[Any], path: Path) -> None:

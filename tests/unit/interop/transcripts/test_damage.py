@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.cli import transcripts as large
 from tests.soak import SOAK
 from tests.unit.interop.test_claude_code import rich_session
 from tests.unit.interop.transcripts import (
@@ -30,7 +31,7 @@ from tests.unit.interop.transcripts.promises import check_damaged, check_importi
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError, TurnlogError
-from turnlog.interop import geppetto
+from turnlog.interop import formats, geppetto
 from turnlog.interop.finding import formats_of
 from turnlog.record.findings import Found, Place
 
@@ -91,12 +92,28 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     "opencode": lambda: one("opencode", test_opencode.written(test_opencode.SESSION), "opencode.jsonl"),
     "xs": _xs,
 }
+"""Whole files of each format, by its name, and what is special about them."""
 
 
 @pytest.fixture(scope="module", params=list(SAMPLES))
 def sample(request: pytest.FixtureRequest) -> Sample:
     """Give a sample of each format."""
     return SAMPLES[request.param]()
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("TRANSCRIPTS of src/turnlog/interop/formats.py", set(formats.TRANSCRIPTS)),
+        ("SAMPLES of tests/unit/interop/transcripts/test_damage.py", {name.split()[0] for name in SAMPLES}),
+        ("FORMATS of tests/cli/transcripts.py", {*large.FORMATS, *large.NOT_OF_RECORDS}),
+    ],
+)
+def test_each_format_is_in_the_table(place: str, found: set[str]) -> None:
+    """So that what is promised of all is tried with each."""
+    missing = sorted(formats._BUILT_IN.keys() - found)
+    assert not missing, f"add {', '.join(missing)} to {place}"
+    assert found <= formats._BUILT_IN.keys()
 
 
 def test_sample_is_sound(sample: Sample, tmp_path: Path) -> None:
