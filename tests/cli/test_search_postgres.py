@@ -54,7 +54,8 @@ def test_turns_are_found_and_counted(talk: PostgresCommand) -> None:
 def test_projections_tell_how_they_are_doing(talk: PostgresCommand) -> None:
     """Not built, behind, up to date, paused; and go on once the event is skipped, or built anew."""
     assert "search_turns, search_sealed" in talk.ok("projections").text
-    assert talk.ok("projections", "status").text.count("not built yet") == 4
+    status = talk.ok("projections", "status").text
+    assert status.count("not built yet") == len(status.splitlines()) > 3
     assert talk.ok("projections", "run", "search").text.split()[-3:] == ["up", "to", "date"]
     talk.ok("add", "more")
     assert "1 event behind" in talk.ok("projections", "status").text
