@@ -31,6 +31,20 @@ def test_each_folder_of_the_package_is_on_the_map() -> None:
     assert folders <= named
 
 
+def test_each_folder_of_the_tests_is_on_the_map() -> None:
+    """Whoever adds one says what it is for."""
+    named = set(re.findall(r"`tests/([a-z]+)[`/]", TEXT))
+    assert {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*.py"))} <= named
+
+
+def test_each_table_that_is_named_is_in_a_file_that_a_link_leads_to() -> None:
+    """Where a row is to be added."""
+    files = [(ROOT / link).read_text(encoding="utf-8") for link in LINKS if link.endswith(".py")]
+    tables = set(re.findall(r"`(_?[A-Z][A-Z_]{3,})`", TEXT))
+    assert {"MODELS", "SAMPLES", "_COMMANDS"} <= tables
+    assert {name for name in tables if not any(re.search(rf"^{name}\b", file, re.MULTILINE) for file in files)} == set()
+
+
 def test_each_target_of_make_is_there() -> None:
     """As the Makefile calls it."""
     targets = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
