@@ -1,8 +1,8 @@
 """Write the golden cases anew: `make golden`. Those of the wires alone: `python -m tests.golden.wire_cases`.
 
 A store that any version of turnlog wrote is opened by every later one. So the store of each version of the tables is
-kept as it was written, with what reading it must give. A new version gets a file of its own: those of older versions
-are never written again. Ids, times and salts are fixed, so that a second run writes the same events.
+kept as it was written, with what reading it must give, and neither is written again. A new version gets files of its
+own. Ids, times and salts are fixed, so that a second run writes the same events.
 """
 
 import io
@@ -325,20 +325,18 @@ def literal_events() -> dict[str, Event]:
 
 
 def main() -> None:
-    """Write the store of this version, what reading it gives, and the bytes of the literal events."""
-    for name in (STORE.name, f"{STORE.name}-wal", f"{STORE.name}-shm"):
-        (FOLDER / name).unlink(missing_ok=True)
-    shutil.rmtree(f"{STORE}-payloads", ignore_errors=True)
-    fill(STORE)
-    shutil.rmtree(f"{STORE}-payloads/.incoming", ignore_errors=True)
-    write_json(EXPECTED, reading(STORE))
+    """Write the store of this version, if there is none yet, and what things come to now."""
+    if not STORE.exists():
+        fill(STORE)
+        shutil.rmtree(f"{STORE}-payloads/.incoming", ignore_errors=True)
+        write_json(EXPECTED, reading(STORE))
     write_json(EVENTS, {name: event_record(event) for name, event in literal_events().items()})
     written = wire_cases.write()
     tamper_table.write()
     with tempfile.TemporaryDirectory() as temporary:
         hostile_exports.write(Path(temporary))
     pages = screens.write()
-    print(f"wrote {STORE.name}, {EXPECTED.name}, {EVENTS.name}, {tamper_table.PAGE.name}, {written} files of wires")
+    print(f"wrote {EVENTS.name}, {tamper_table.PAGE.name}, {written} files of wires")
     print(f"and the screens of {pages} pages")
 
 
