@@ -603,15 +603,15 @@ class TurnLog:
             with self.store.read() as transaction:
                 head = find_turn(transaction, headish).header
                 return _last(projections.turns_backwards(transaction, head.stream, head.position), fits, most)
-        if most is not None and not which.is_of_time:
+        if most is not None and which.is_of_speaker and not which.is_of_time:
             with self.store.read() as transaction:
                 turns = projections.turns_within(transaction, projections.ANYWHERE)
-                found = _last(islice(turns, LOOKED_AT_MAX if which.is_of_speaker else None), fits, most)
-            if len(found) == most or not which.is_of_speaker:
+                found = _last(islice(turns, LOOKED_AT_MAX), fits, most)
+            if len(found) == most:
                 return found
-        spans = self._spans(which, progress=progress)
+        spans = self._spans(which, progress=progress) or projections.ANYWHERE
         with self.store.read() as transaction:
-            return _last(projections.turns_within(transaction, spans or projections.ANYWHERE), fits, most)
+            return _last(projections.turns_within(transaction, spans), fits, most)
 
     def thread(self, headish: str) -> list[Turn]:
         """Return all turns of the threads that a turn belongs to, in global order: what `turnlog log` draws.
