@@ -198,6 +198,16 @@ class TestClosedOutput:
             ("export", "-o", "-"),
             ("log",),
             ("--json", "search", "log"),
+            ("stats",),
+            ("stores", "--json"),
+            ("bookmarks",),
+            ("provider", "--json"),
+            ("projections", "status"),
+            ("retain", "--older-than", "1d"),
+            ("erase", "--turn", "main", "--dry-run"),
+            ("--help",),
+            ("wire", "--help"),
+            ("--version",),
         ],
     )
     def test_what_goes_nowhere_is_a_failure(self, read: Command, arguments: tuple[str, ...]) -> None:
@@ -205,12 +215,21 @@ class TestClosedOutput:
         said = "turnlog: standard output is closed: there is nowhere to write to\n"
         assert self.closed(read, *arguments) == (2, said)
 
+    def test_tool_whose_answer_goes_nowhere_is_not_called(self, turnlog: Command, tmp_path: Path) -> None:
+        """Not even its server is started: the answer is recorded nowhere else."""
+        turnlog.ok("mcp", "register", "s", "--", "touch", str(tmp_path / "started"))
+        said = "turnlog: standard output is closed: there is nowhere to write to\n"
+        assert self.closed(turnlog, "mcp", "call", "s", "echo", "{}") == (2, said)
+        assert not (tmp_path / "started").exists()
+
     def test_what_is_recorded_needs_no_output(self, turnlog: Command, tmp_path: Path) -> None:
         """As in a job that nobody listens to; and a file is written all the same."""
         assert self.closed(turnlog, "add", "Hello") == (0, "")
         assert turnlog.ok("stats", "--json").json["turns"] == 1
         assert self.closed(turnlog, "export", "-o", str(tmp_path / "out.jsonl")) == (0, "")
         assert (tmp_path / "out.jsonl").stat().st_size
+        assert self.closed(turnlog, "projections", "run") == (0, "")
+        assert self.closed(turnlog, "verify", "--json") == (0, "")
 
 
 class TestBusyStore:

@@ -24,6 +24,7 @@ from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
 from turnlog.cli.output import (
     abandon_output,
     check_output,
+    go_on_unheard,
     prepare_streams,
     settle_errors,
     settle_output,
@@ -225,6 +226,8 @@ def _run(tokens: list[str]) -> int:
     normal = normalized(tokens)
     if normal and normal[0] in _COMMANDS["Read"]:
         check_output()
+    if tokens[:1] == ["--install-completion"]:
+        go_on_unheard()
     app = build_app(completion=not tokens or tokens[0].startswith("-"), only=normal[0] if normal else None)
     show_first_sign(normal)
     try:

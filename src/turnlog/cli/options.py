@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from turnlog.cli.failures import UsageError
 from turnlog.cli.json_text import value_of
 from turnlog.cli.opened import OpenedLog
-from turnlog.cli.output import note
+from turnlog.cli.output import go_on_unheard, note
 from turnlog.cli.redaction import redaction_hooks
 from turnlog.cli.sealing import environment_seals
 from turnlog.cli.stores import is_new_store, store_url
@@ -66,6 +66,7 @@ class Common:
         )
         log.place = self.place
         if create:
+            go_on_unheard()  # it is there to record
             try:
                 from turnlog.cli.checkpointing import keep_checkpoints  # noqa: PLC0415 - reading needs none of it
 

@@ -54,7 +54,7 @@ Piece = str | tuple[str, str]
 def prepare_streams() -> None:
     """Make standard output and error take any text, whatever the locale, and be there even if they were closed."""
     if sys.stdout is None:
-        sys.stdout = _Nowhere()
+        sys.stdout = _Closed()
     if sys.stderr is None:
         sys.stderr = _Nowhere()
     for stream in (sys.stdout, sys.stderr):
@@ -80,6 +80,37 @@ class _Nowhere(TextIOWrapper):
 
     def __init__(self) -> None:
         super().__init__(open(os.devnull, "wb"), encoding="utf-8")  # noqa: PTH123, SIM115 - it stays open as the stream
+
+
+class _Closed(_Nowhere):
+    """Stands for standard output that was closed, until `go_on_unheard`: it refuses what is written."""
+
+    @property
+    def buffer(self) -> BinaryIO:
+        """Refuse to be written to.
+
+        Raises:
+            UsageError: always.
+        """
+        raise _closed()
+
+    def write(self, text: str, /) -> int:  # noqa: ARG002 - nothing is written
+        """Refuse to be written to.
+
+        Raises:
+            UsageError: always.
+        """
+        raise _closed()
+
+
+def _closed() -> UsageError:
+    return UsageError("standard output is closed: there is nowhere to write to")
+
+
+def go_on_unheard() -> None:
+    """Let go what is printed from now on, where standard output is closed: there is more to a command than that."""
+    if isinstance(sys.stdout, _Closed):
+        sys.stdout = _Nowhere()
 
 
 def abandon_output() -> None:
@@ -162,8 +193,9 @@ def telling(done: str) -> Generator[None]:
         done: one line that says what is recorded, and what to do in order to be told again.
 
     Raises:
-        UntoldError: standard output cannot be written.
+        UntoldError: standard output cannot be written. That it was closed from the beginning is no failure.
     """
+    go_on_unheard()
     try:
         yield
         sys.stdout.flush()
@@ -196,7 +228,7 @@ def check_output() -> None:
         UsageError: it was.
     """
     if isinstance(sys.stdout, _Nowhere):
-        raise UsageError("standard output is closed: there is nowhere to write to")
+        raise _closed()
 
 
 def binary_output() -> BinaryIO:

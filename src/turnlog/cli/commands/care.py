@@ -13,7 +13,7 @@ from turnlog.audit import Anchor, Damage, VerifyReport
 from turnlog.audit.anchors import read_anchors
 from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, write_json
+from turnlog.cli.output import Screen, go_on_unheard, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line, size
 from turnlog.cli.verifiers import read_verifiers
@@ -64,6 +64,7 @@ def verify(
     anchors = read_anchors(checkpoint, read_verifiers(key), unusable.append) if checkpoint else []
     report = _verified(common, anchors, repair_projections=repair_projections, since=since)
     is_clean = report.clean and not unusable
+    go_on_unheard()  # the exit status tells, too
     if common.json:
         write_json({**msgspec.to_builtins(report), "unusable_checkpoints": unusable, "clean": is_clean})
     else:

@@ -156,11 +156,14 @@ def cosign(
         try:
             for signed in map(parse_note, split_notes(text)):
                 more = _taken_in(log, signed, witnesses)
-                if common.json:
-                    write_json_lines([_record(more)])
-                else:
-                    names = one_line(", ".join(more.signatures))
-                    Screen.of_stdout().line(f"{more.size:,}  signed by ", (names, "cyan"))
+                with telling(
+                    f"cosignatures of the checkpoint of {more.size} events are kept, but could not be printed"
+                ):
+                    if common.json:
+                        write_json(_record(more))
+                    else:
+                        names = one_line(", ".join(more.signatures))
+                        Screen.of_stdout().line(f"{more.size:,}  signed by ", (names, "cyan"))
         except ProofError as error:
             raise ProofError(f"{file}: {error}") from error
 

@@ -13,7 +13,7 @@ from turnlog.agent.policy import Policy
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, telling, write_json
+from turnlog.cli.output import Screen, check_output, telling, write_json
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.runs import ModelOptions
 from turnlog.cli.text import count, text_before_end
@@ -106,6 +106,8 @@ def compact(
         raise UsageError("--text gives the summary, so no model is asked: leave out --pointer and what goes with it")
     given = None if text is None else _read(text)
     parse_parameters(ask.param)
+    if dry_run:
+        check_output()
     with common.open(redact=redact.redact) as log:
 
         def asked(window: ContextWindow) -> SummaryText:

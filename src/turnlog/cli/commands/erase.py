@@ -18,7 +18,7 @@ from turnlog.cli.asking import agrees
 from turnlog.cli.completing import complete_bookmarks
 from turnlog.cli.failures import EXIT_REMAINS, UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note, noting, telling, write_json, write_json_lines
+from turnlog.cli.output import Screen, check_output, note, noting, telling, write_json, write_json_lines
 from turnlog.cli.text import count, one_line, size
 from turnlog.cli.usage import options
 from turnlog.errors import StoreError
@@ -122,6 +122,8 @@ def erase(
     which.check("erase")
     if not dry_run and not (reason or "").strip():
         raise UsageError("erase: say why with --reason: it is all that will be left to tell")
+    if dry_run:
+        check_output()
     with noting() as done, common.open() as log:
         if not dry_run:
             _confirm(log, which, common, yes=yes)
@@ -201,14 +203,16 @@ def _ask(what: str) -> None:
 
 
 def _tell_remains(remains: str | None, again: int, common: Common) -> int:
-    if common.json:
-        write_json({"remains": remains, "erased_again": again})
-    elif again:
-        Screen.of_stdout().line(
-            ("erased again", "bold red"), f"  {count(again, 'event')} that earlier erasures name, or that rest on them"
-        )
-    if remains is None and not common.json:
-        Screen.of_stdout().line((f"nothing of what was erased is left in the {_files(common)}", "green"))
+    with telling("what earlier erasures name is erased, as far as it can be, but that could not be printed"):
+        if common.json:
+            write_json({"remains": remains, "erased_again": again})
+        elif again:
+            Screen.of_stdout().line(
+                ("erased again", "bold red"),
+                f"  {count(again, 'event')} that earlier erasures name, or that rest on them",
+            )
+        if remains is None and not common.json:
+            Screen.of_stdout().line((f"nothing of what was erased is left in the {_files(common)}", "green"))
     if remains is not None:
         note(remains)
     return 0 if remains is None else EXIT_REMAINS
@@ -294,6 +298,8 @@ def retain(
         raise UsageError(f"--older-than: {older_than!r} is no time such as 90d, 12w or 48h")
     if apply and not (reason or "").strip():
         raise UsageError("retain: say why with --reason: it is all that will be left to tell")
+    if not apply:
+        check_output()
     age = timedelta(seconds=int(found[1]) * _UNITS[found[2]])
     with noting() as done, common.open() as log:
         report = log.retain(age, reason=reason, by=by, dry_run=not apply)

@@ -22,7 +22,7 @@ from turnlog.cli.blocks import write_blocks
 from turnlog.cli.completing import SERVER
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
+from turnlog.cli.output import Piece, Screen, check_output, note, telling, write_json, write_json_lines
 from turnlog.cli.parameters import seconds
 from turnlog.cli.text import one_line, printable
 from turnlog.cli.usage import STANDARD_STREAM
@@ -186,6 +186,7 @@ def import_(
     """
     config = read_mcp_config(file, only=names)
     if dry_run:
+        check_output()
         with TurnLog.open("memory://") as empty:
             empty.servers.set_all(config.servers)
         with common.open_or_empty() as log:
@@ -366,6 +367,7 @@ def call(
         The arguments as a JSON object; - reads them from standard input. The tool gets them as they are spelled, but
         for whitespace outside strings.
     """
+    check_output()
     given = _object(sys.stdin.buffer.read() if arguments == STANDARD_STREAM else arguments)
     with common.open_or_empty() as log:
         meta = log.servers.get(name)

@@ -10,7 +10,7 @@ from turnlog.agent.mcp.grants import forget_grant
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.cli.completing import SERVER
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note, write_json
+from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.parameters import seconds
 from turnlog.cli.text import count, one_line
 from turnlog.errors import ToolServerError
@@ -40,14 +40,16 @@ def login(
         meta = log.servers.get(name)
     with OwnLoop() as loop:
         wanted, found = loop.run(_logged_in(meta, port=port, opens=browser, wait_s=wait_s))
-    if common.json:
-        write_json({"name": name, "logged_in": wanted, "tools": found})
-    elif wanted:
-        Screen.of_stdout().line(
-            ("logged in at ", "dim"), (one_line(name), "bold green"), (f": {count(found, 'tool')}", "")
-        )
-    else:
-        note(f"{one_line(name)} wants no login: it has listed {count(found, 'tool')} without one")
+    done = "you are logged in at" if wanted else "nobody need log in at"
+    with telling(f"{done} MCP server {name!r}, but that could not be printed"):
+        if common.json:
+            write_json({"name": name, "logged_in": wanted, "tools": found})
+        elif wanted:
+            Screen.of_stdout().line(
+                ("logged in at ", "dim"), (one_line(name), "bold green"), (f": {count(found, 'tool')}", "")
+            )
+        else:
+            note(f"{one_line(name)} wants no login: it has listed {count(found, 'tool')} without one")
 
 
 def logout(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
@@ -59,12 +61,13 @@ def logout(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
         The server.
     """
     done = forget_grant(name)
-    if common.json:
-        write_json({"name": name, "logged_out": done})
-    elif done:
-        Screen.of_stdout().line(("logged out of ", "dim"), (one_line(name), "bold green"))
-    else:
-        note(f"the keyring has no login at {one_line(name)}")
+    with telling(f"the keyring has no login at MCP server {name!r} any more, but that could not be printed"):
+        if common.json:
+            write_json({"name": name, "logged_out": done})
+        elif done:
+            Screen.of_stdout().line(("logged out of ", "dim"), (one_line(name), "bold green"))
+        else:
+            note(f"the keyring has no login at {one_line(name)}")
 
 
 async def _logged_in(meta: ServerMeta, *, port: int, opens: bool, wait_s: float) -> tuple[bool, int]:

@@ -27,7 +27,7 @@ from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence_page import record_of
 from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, write_json
+from turnlog.cli.output import Screen, go_on_unheard, telling, write_json
 from turnlog.cli.proving import (
     CheckpointFile,
     Withhold,
@@ -104,13 +104,14 @@ def prove(  # noqa: PLR0913 - one for each option
             told = {"events": len(proof.events), "sealed": closed_count(proof), "guests": withheld.guests}
         with new_file(output, common, force=force) as file:
             size_bytes = sum(map(file.write, pieces))
-    if common.json:
-        write_json({"file": str(output), "bytes": size_bytes, **told})
-    else:
-        screen = Screen.of_stdout()
-        screen.line((one_line(str(output)), "bold green"), f"  {shown}")
-        for warning in warnings:
-            screen.text(f"  {warning}", "yellow")
+    with telling(f"{str(output)!r} is written, but that could not be printed"):
+        if common.json:
+            write_json({"file": str(output), "bytes": size_bytes, **told})
+        else:
+            screen = Screen.of_stdout()
+            screen.line((one_line(str(output)), "bold green"), f"  {shown}")
+            for warning in warnings:
+                screen.text(f"  {warning}", "yellow")
 
 
 def verify_proof(
@@ -136,6 +137,8 @@ def verify_proof(
         What `turnlog prove` wrote.
     """
     verifiers = read_verifiers(key)
+    if not show:
+        go_on_unheard()  # the exit status tells, too
     with proof_file(file) as opened:
         try:
             if (text := consistency_text(opened)) is not None:

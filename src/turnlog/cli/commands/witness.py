@@ -16,7 +16,7 @@ from turnlog.audit.notes import Verifier
 from turnlog.audit.witness import Witness, WitnessServer, parse_log_keys
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, note, write_json
+from turnlog.cli.output import Screen, go_on_unheard, note, write_json
 from turnlog.cli.text import one_line
 from turnlog.errors import SigningKeyError, os_reason
 
@@ -57,6 +57,7 @@ def witness(
     except OSError as error:
         raise UsageError(f"cannot listen at {listen}: {os_reason(error)}") from error
     with server:
+        go_on_unheard()
         if common.json:
             write_json({"url": server.url, "name": key, "vkey": served.verifier.vkey, "origins": list(logs)})
         else:
