@@ -98,7 +98,10 @@ def test_slip_for_a_topic_is_told(turnlog: Command) -> None:
     assert turnlog.ok("tail", "--topic", "acme.review", "--topic", "codex.turn").stdout == b""
     with TurnLog.open(turnlog.url) as log:
         log.add_event("gtp.turn")
+        log.add_event("acme.note")
     assert [event["topic"] for event in turnlog.ok("tail", "--topic", "gtp.turn").json_lines] == ["gtp.turn"]
+    said = "turnlog: there is no event of the topic 'acme.notes' yet, did you mean 'acme.note'\n"
+    assert turnlog("tail", "--topic", "acme.notes") == Outcome(stdout=b"", stderr=said, status=0)
 
 
 def test_following_gives_what_comes(turnlog: Command) -> None:
@@ -153,6 +156,7 @@ def test_reader_that_goes_away_ends_it_while_nothing_comes(turnlog: Command) -> 
         (("--last", "1", "--after-id", "nope"), "give --after, too"),
         (("--topic", ""), "--topic is empty"),
         (("--topic", "nope"), "--topic 'nope' is no topic: turnlog's are gpt.bookmark, gpt.call, "),
+        (("--topic", "x" * 5_000), f"--topic '{'x' * 59}…' is no topic: turnlog's are gpt.bookmark, "),
         (("--topic", "gpt.turn", "--topic", "gpt.trun"), "--topic 'gpt.trun' is no topic, did you mean 'gpt.turn'"),
     ],
 )
