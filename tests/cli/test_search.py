@@ -84,6 +84,9 @@ def test_usage_without_replies_is_said(talk: Command) -> None:
     assert talk("usage").stderr == "turnlog: no replies of models yet\n"
     assert talk("usage", "--tools").stderr == "turnlog: no tools were called yet\n"
     assert "by" in talk.refused("usage", "--by", "moon")
+    assert talk.refused("usage", "--by", "model", "--tools") == (
+        "usage: --by sums tokens, and --tools counts calls: give one of them"
+    )
 
 
 def test_usage_is_a_table(turnlog: Command) -> None:

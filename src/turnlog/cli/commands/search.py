@@ -102,14 +102,18 @@ def _shortened(text: str) -> str:
 def usage(
     *,
     by: Annotated[
-        Literal["day", "model", "provider", "thread", "bookmark"], Parameter(help="What to sum by. Days are of UTC.")
-    ] = "day",
+        Literal["day", "model", "provider", "thread", "bookmark"] | None,
+        Parameter(help="What to sum by: by default day, of UTC."),
+    ] = None,
     tools: Annotated[
         bool, Parameter(negative=(), help="What tools were called instead, and what became of it.")
     ] = False,
     common: Common = COMMON,
 ) -> None:
     """Print what replies of models took: their number, and tokens. Brought up to date first."""
+    if tools and by is not None:
+        raise UsageError("usage: --by sums tokens, and --tools counts calls: give one of them")
+    key = by or "day"
     screen, sealed = Screen.of_stdout(), False
     with common.open() as log, progress_bar("counting") as progress:
         if tools:
@@ -119,13 +123,13 @@ def usage(
             rows = [_tool_row(each) for each in sums]
             head = ["tool", "calls", "results", "errors", "mean time"]
         else:
-            sums = log.feeds.usage(by, progress=progress)
+            sums = log.feeds.usage(key, progress=progress)
             names = [each.key or "-" for each in sums]
-            threads = [log.turn(name) for name in names] if by == "thread" else []
+            threads = [log.turn(name) for name in names] if key == "thread" else []
             short = shown_ids(log, threads, screen)
             rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
             rows += [_row(log.feeds.total_usage(), "all")] if len(sums) > 1 else []
-            head = [by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
+            head = [key, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
     if sealed:
         note("calls in sealed turns are not counted: what is sealed is not indexed")
     if common.json:
