@@ -50,6 +50,9 @@ _KINDS: dict[int, type[StoreError]] = {
 _TRANSIENT = (*_KINDS, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """What errors have that have nothing to do with what is folded."""
 
+_NOT_WRITABLE_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+"""Primary result codes of a file that is there, and is not for whoever comes to write."""
+
 _ENDINGS = ("", "-wal", "-shm", "-journal")
 """What ends the names of the files of a database."""
 
@@ -318,10 +321,9 @@ class SQLiteTarget(Target, Resting):
                 check_same_thread=False,
             )
         except (OSError, sqlite3.Error) as error:
-            said = f"the database of projections {str(self._path)!r} cannot be opened: {error}"
-            if isinstance(error, OSError) and error.errno in NOT_WRITABLE:
-                said = f"{said}: copy the store to where you can write, with `turnlog copy`"
-            raise StoreError(said) from error
+            raise StoreError(
+                f"the database of projections {str(self._path)!r} cannot be opened: {error}{_advice(error)}"
+            ) from error
         try:
             write_ahead(connection, BUSY_TIMEOUT_S)
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -372,7 +374,16 @@ class SQLiteTarget(Target, Resting):
         if is_damaged(error):
             return self._damage(error)
         kind = _KINDS.get(_primary_code(error), StoreError)
-        return kind(f"the database of projections {str(self._path)!r} cannot be used: {error}")
+        return kind(f"the database of projections {str(self._path)!r} cannot be used: {error}{_advice(error)}")
+
+
+def _advice(error: OSError | sqlite3.Error) -> str:
+    """Return what to do about a place that cannot be written; nothing where that is not it."""
+    if isinstance(error, OSError):
+        is_writable = error.errno not in NOT_WRITABLE
+    else:
+        is_writable = _primary_code(error) not in _NOT_WRITABLE_CODES
+    return "" if is_writable else ": copy the store to where you can write, with `turnlog copy`"
 
 
 def _wait_for_others(cursor: sqlite3.Cursor, wait_s: float) -> None:

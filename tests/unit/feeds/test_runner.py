@@ -315,6 +315,20 @@ def test_place_where_nothing_is_written_is_told_with_what_to_do(
         runner(log, SQLiteTarget(tmp_path / "view.db")).run()
 
 
+def test_file_that_is_not_written_is_told_with_what_to_do(log: TurnLog, tmp_path: Path) -> None:
+    """One that cannot be opened, and one that can only be read."""
+    (tmp_path / "folder").mkdir()
+    advice = "copy the store to where you can write, with `turnlog copy`"
+    with pytest.raises(StoreError, match=f"/folder' cannot be opened: unable to open database file: {advice}"):
+        runner(log, SQLiteTarget(tmp_path / "folder")).run()
+    target = SQLiteTarget(tmp_path / "view.db")
+    with target.transaction():
+        assert target._connection is not None
+    target._connection.execute("PRAGMA query_only = 1")
+    with pytest.raises(StoreError, match=f"/view.db' cannot be used: attempt to write a readonly database: {advice}"):
+        runner(log, target).run()
+
+
 def test_folder_that_cannot_be_used_is_an_error(log: TurnLog, tmp_path: Path) -> None:
     """With its path."""
     (tmp_path / "file").write_text("x")
