@@ -24,6 +24,7 @@ A = turn_id("a")
 WIRE = OpenAI()
 TRANSCRIPT = b"".join(msgspec.json.encode(row) + b"\n" for row in claude_code(["Hello"]))
 WAITING = "turnlog: waiting for another process that writes to the store …\n"
+WAITING_TO_FOLD = "turnlog: waiting for another process that writes to the store's file of projections …\n"
 
 
 def into_full(command: Command, *arguments: str, stdin: bytes = b"", **environment: str) -> str:
@@ -265,7 +266,7 @@ class TestBusyStore:
             connection.execute("BEGIN IMMEDIATE")
             with _start(turnlog, "search", "river", "--json") as process:
                 assert process.stderr is not None
-                assert process.stderr.readline().decode() == WAITING
+                assert process.stderr.readline().decode() == WAITING_TO_FOLD
                 connection.execute("ROLLBACK")
                 outcome = _ended(process)
         assert (outcome.status, outcome.stderr) == (0, "")

@@ -60,11 +60,14 @@ class Common:
         log = OpenedLog.open(
             url,
             create=create,
-            on_busy=_WaitingNote(of_server=path is None),
+            on_busy=_WaitingNote(_WRITER if path is not None else _SERVER),
             redact=redaction_hooks(asked=redact),
             seals=seals or environment_seals(os.environ),
         )
         log.place = self.place
+        if path is not None:
+            # What appends has its own already: this is for the file beside the store.
+            log.store.on_busy = _WaitingNote(_FOLDING)
         if create:
             go_on_unheard()  # it is there to record
             try:
@@ -154,14 +157,17 @@ class Common:
 
 COMMON = Common()
 
+_WRITER = "another process that writes to the store"
+_FOLDING = "another process that writes to the store's file of projections"
+_SERVER = "the store's server, or another process that writes"
+
 
 class _WaitingNote:
     """Tells people once what is waited for: another process that writes, or a server that may not answer at all."""
 
-    def __init__(self, *, of_server: bool) -> None:
-        """Say whether a server has the store."""
-        here, there = "another process that writes to the store", "the store's server, or another process that writes"
-        self._what = there if of_server else here
+    def __init__(self, what: str) -> None:
+        """Take what is waited for."""
+        self._what = what
         self._said = False
 
     def __call__(self, _waited_s: float) -> None:
