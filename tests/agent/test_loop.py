@@ -344,7 +344,12 @@ def test_deltas_and_events_tell_what_happens_as_it_happens(log: TurnLog) -> None
         CallStarted,
         TurnRecorded,
     ]
-    assert [event.turn for event in events if isinstance(event, TurnRecorded)] == list(result.turns)
+    recorded = [event for event in events if isinstance(event, TurnRecorded)]
+    assert [event.turn for event in recorded] == list(result.turns)
+    assert [event.response is not None and list(event.response.content) for event in recorded] == [
+        turn.meta.role == "assistant" and log.content(turn) for turn in result.turns
+    ]
+    assert recorded[-1].response == result.response
     assert [(event.call, event.iteration) for event in events if isinstance(event, CallStarted)] == [
         (result.calls[0], 1),
         (result.calls[1], 2),

@@ -3,8 +3,9 @@
 import re
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import StringIO
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,10 +14,11 @@ from tests.agent.servers import COMMAND
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import Command
 from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
-from tests.wires.server import WireServer, stream
+from tests.wires.server import Answer, WireServer, stream
 
 from turnlog import TurnLog
 from turnlog.cli.json_text import on_one_line, shortened, value_of
+from turnlog.cli.shown_text import ShownText
 from turnlog.cli.waiting import Waiting
 
 WIRE = OpenAI()
@@ -229,3 +231,77 @@ def test_what_may_have_had_effects_is_not_among_the_lines_left_out(turnlog: Comm
         "← s___crash  error: MCP server 's' ended during the call; the last it said: bye"
         " (and 1 more line; it may have had effects)"
     )
+
+
+def _item(*texts: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []} for text in texts]
+    return {"type": "message", "id": "m1", "status": "completed", "role": "assistant", "content": content}
+
+
+def _responses(*shown: str, recorded: Sequence[str], after: str = "") -> Answer:
+    """Return a reply of the Responses API whose last event has other texts than the pieces before, and one behind."""
+    pieces: list[dict[str, Any]] = [
+        {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "content_index": 0, "delta": text}
+        for text in (*shown, after)
+    ]
+    response = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": [_item(*recorded)]}
+    pieces.insert(len(shown), {"type": "response.completed", "response": response})
+    return stream([msgspec.json.encode(piece) for piece in pieces], names=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (_responses(recorded=["Hello"]), "Hello\n"),
+        (_responses("Hel", "lo", recorded=["Hello world"]), "Hello world\n"),
+        (_responses("A", recorded=["A", "é", "b"]), "Aéb\n"),
+    ],
+    ids=["no piece", "longer", "more texts"],
+)
+def test_text_that_came_in_no_piece_is_shown_when_it_is_recorded(
+    turnlog: Command, server: WireServer, answer: Answer, text: str
+) -> None:
+    """On the line of what was shown; nothing is said of it."""
+    with TurnLog.open(turnlog.url) as log:
+        log.providers.set("openai_responses", base_url=f"{server.url}/v1")
+    server.answers.append(answer)
+    outcome = turnlog("run", "Go", "--provider", "openai_responses", "--model", "m", OPENAI_API_KEY=KEY)
+    assert (outcome.status, outcome.text, outcome.stderr.count("\n")) == (0, text, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (_responses("Hello", recorded=["Bye!!"]), "Hello\n"),
+        (_responses("Hello", recorded=["Hello"], after=" more"), "Hello more\n"),
+    ],
+    ids=["other", "shorter"],
+)
+def test_a_reply_that_is_recorded_otherwise_than_it_was_shown_is_told(
+    turnlog: Command, server: WireServer, answer: Answer, text: str
+) -> None:
+    """With the command that shows what is recorded; not the next reply."""
+    with TurnLog.open(turnlog.url) as log:
+        log.providers.set("openai_responses", base_url=f"{server.url}/v1")
+    server.answers += [answer, _responses("Yes", recorded=["Yes"])]
+    arguments = ("chat", "--provider", "openai_responses", "--model", "m", "-b", "main")
+    outcome = turnlog(*arguments, stdin=b"Go\nAnd?\n", OPENAI_API_KEY=KEY)
+    with TurnLog.open(turnlog.url) as log:
+        turn = log.ancestry("main")[1].id
+    said = f"! what was recorded of this reply differs from what was shown: see turnlog show {turn}"
+    assert (outcome.status, outcome.text) == (0, f"{text}Yes\n")
+    assert [line for line in outcome.stderr.splitlines() if line.startswith("!")] == [said]
+
+
+@pytest.mark.parametrize("wanted", [["Hello"], ["Hel", "lo"], ["", "Hello", ""]])
+def test_a_text_that_was_shown_is_known_by_its_length_and_digest(wanted: list[str]) -> None:
+    """However it is parted, and with half of a surrogate pair."""
+    shown = ShownText()
+    assert shown.rest_of(wanted) == list(filter(None, wanted))
+    for piece in ("H", "", "ello"):
+        shown.add(piece)
+    assert shown.rest_of(wanted) == []
+    assert shown.rest_of([*wanted, "\ud800", " b"]) == ["\ud800", " b"]
+    assert (shown.rest_of(["Hell"]), shown.rest_of(["hello"]), shown.rest_of([])) == (None, None, None)
+    shown.add("\ud800")
+    assert shown.rest_of([*wanted, "\ud800b"]) == ["b"]

@@ -10,15 +10,21 @@ from msgspec import Raw, Struct
 
 from turnlog.agent.progress import Progress
 from turnlog.agent.toolbox import ToolOutcome
-from turnlog.model import CallError, ContextWindow, LossReport, ToolUse, content_bytes
+from turnlog.model import CallError, ContextWindow, LossReport, Response, ToolUse, content_bytes
 from turnlog.turn import Turn
 
 
 class TurnRecorded(Struct, frozen=True, kw_only=True):
-    """A turn is on disk: what was asked, a reply, or the results of tool calls."""
+    """A turn is on disk: what was asked, a reply, or the results of tool calls.
+
+    Attributes:
+        turn: the turn.
+        response: the reply that it records, before anything was redacted; None where it records none.
+    """
 
     kind: ClassVar[str] = "turn"
     turn: Turn
+    response: Response | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""

@@ -117,14 +117,14 @@ class Recording:
             bookmark=self._take_bookmark(),
             api_key=api_key,
         )
-        self._recorded(await settled(self._log.executors, record))
+        self._recorded(await settled(self._log.executors, record), response)
 
     async def own_reply(self, response: Response, *, api_key: str | None) -> None:
         """Record a reply that a middleware gave in place of asking: a turn that no call is behind."""
         draft = reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark())
         redacted = NOTHING.with_key(api_key, [draft.payload]).turn(draft)
         [recorded] = await settled(self._log.executors, partial(self._log.add_group, [redacted]))
-        self._recorded(turn_of(recorded))
+        self._recorded(turn_of(recorded), response)
 
     async def results(self, execution: Execution, *, api_key: str | None) -> None:
         """Record what became of the tool calls of the head: their results, and how they ended.
@@ -144,11 +144,11 @@ class Recording:
         )
         self._recorded(await settled(self._log.executors, record))
 
-    def _recorded(self, turn: Turn) -> None:
+    def _recorded(self, turn: Turn, response: Response | None = None) -> None:
         self._head = turn
         self.turns.append(turn)
         before, self._on = self._on, turn.meta.head if isinstance(turn.meta.head, str) else None
-        self._followers.tell(TurnRecorded(turn=turn))
+        self._followers.tell(TurnRecorded(turn=turn, response=response))
         if before is not None and self._on is None:
             self._followers.tell(BookmarkLeft(bookmark=before, turn=turn))
 

@@ -32,6 +32,7 @@ from turnlog.cli.json_text import on_one_line
 from turnlog.cli.output import write_json
 from turnlog.cli.preview import of_block, of_blocks
 from turnlog.cli.redaction import tell_redacted
+from turnlog.cli.shown_text import ShownText
 from turnlog.cli.text import count, fit, on_line, one_line, printable
 from turnlog.cli.waiting import Waiting
 from turnlog.model import Delta, LossEntry, Text, ToolUse
@@ -60,6 +61,7 @@ class Live:
         self._on_terminal = sys.stdout.isatty()
         self._waiting = Waiting(self._errors)
         self._within: Literal["text", "thinking"] | None = None
+        self._shown = ShownText()
         self._thought = False
         self._mid_line = False
         self._at_work: list[str] = []
@@ -79,6 +81,7 @@ class Live:
             return
         if self._within == "text" and not self._value:
             self._waiting.end()
+            self._shown.add(delta.content)
             self._write_text(delta.content)
         elif self._within == "thinking":
             self._waiting.end()
@@ -101,15 +104,30 @@ class Live:
             self._progress[one_line(event.call.name)] = _said(event.progress)
             self._waiting.say(self._work)
             return
+        if isinstance(event, TurnRecorded):
+            self._complete(event)
         if not (is_first_sign_shown() and isinstance(event, TurnRecorded | CallStarted)):
             self.end_line()
         self._show(event)
         if self._at_work and not isinstance(event, CallStarted):
             self._waiting.begin(self._work)
 
+    def _complete(self, event: TurnRecorded) -> None:
+        """Show what is recorded of a reply behind what was shown of it, or say that the two differ."""
+        if event.response is None or self._value:
+            return
+        rest = self._shown.rest_of(block.text for block in event.response.content if isinstance(block, Text))
+        for text in rest or ():
+            self.on_delta(Delta(type="text", content=text))
+        if rest is None:
+            self.end_line()
+            said = f"what was recorded of this reply differs from what was shown: see turnlog show {event.turn.id}"
+            self.line((f"! {said}", "yellow"))
+
     def _show(self, event: RunEvent) -> None:
         match event:
             case CallStarted():
+                self._shown = ShownText()
                 self._show_losses(event)
                 self._waiting.begin(f"waiting for {event.model}")
             case CallRetried():
