@@ -1,5 +1,6 @@
 """Runs whose tools return more than a model is to be sent."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from tests.agent.scripted import Scripted, call, say
 
 from turnlog import RunError, TurnLog
 from turnlog.agent.bounds import READ_RESULT
+from turnlog.agent.read_on import ReadResults
+from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import ContextWindow, Document, Message, Source
 
 TEXT = "".join(f"line {number}\n" for number in range(30_000))
@@ -89,6 +92,17 @@ def test_what_cannot_be_read_is_an_error_for_the_model(log: TurnLog, given: Any,
     began(log)
     run(log, Scripted(call((READ_RESULT, given)), say("Done.")), "More.", continues="main")
     assert results(log, "main") == [("c1", said, True)]
+
+
+def test_an_offset_that_is_given_twice_is_an_error_for_the_model() -> None:
+    """In the words that functions and MCP servers have for it."""
+
+    async def window() -> ContextWindow:
+        raise AssertionError("nothing is read")
+
+    given = msgspec.Raw(b'{"result":"t.0","offset":0,"offset":1}')
+    outcome = asyncio.run(ReadResults(window, 100).call(READ_RESULT, given))
+    assert outcome == ToolOutcome.error("the arguments have the key 'offset' twice")
 
 
 @pytest.mark.parametrize("offset", [-1, len(TEXT)])

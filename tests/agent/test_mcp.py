@@ -121,6 +121,10 @@ def test_many_calls_of_one_connection(meta: ServerMeta) -> None:
         assert long == said(
             "{'n': 0.3333333333333333}", f"(numbers of the arguments were rounded: 0.{'3' * 38}… as 0.{'3' * 16})"
         )
+        digits = await call("arguments", f'{{"given":{{"n":-{"1" * 5000}}}}}')
+        assert digits == ToolOutcome.error("the arguments cannot be read: an integer of 5,000 digits is too long")
+        for twice in ('{"given":{"x":2.123456789012345678901,"x":1}}', '{"given":{},"x":1.5,"x":1}'):
+            assert await call("arguments", twice) == ToolOutcome.error("the arguments have the key 'x' twice")
         assert await call("echo", "[1]") == ToolOutcome.error("the arguments are list and not a JSON object")
         assert await call("huge", '{"characters":5000000}') == said("x" * 5_000_000)
 

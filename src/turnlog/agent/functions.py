@@ -15,12 +15,13 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from turnlog.agent.given_arguments import check_keys
 from turnlog.agent.letting_go import ENDING
 from turnlog.agent.parameter_models import Models, read_model
 from turnlog.agent.plain_values import json_text
 from turnlog.agent.told_errors import told_error
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.errors import RunError
+from turnlog.errors import ContentError, RunError
 from turnlog.model import Document, Native, Text, Tool
 
 Function = Callable[..., Any]
@@ -70,7 +71,10 @@ class Functions(Toolbox):
         if offered is None:
             return ToolOutcome.error(f"there is no tool {name!r} (one of {', '.join(self._offered)})")
         try:
+            check_keys(arguments)
             given = offered.arguments(arguments)
+        except ContentError as error:
+            return ToolOutcome.error(str(error))
         except msgspec.DecodeError as error:
             return ToolOutcome.error(f"the arguments do not fit {name!r}: {error}")
         function = offered.function

@@ -10,8 +10,10 @@ from msgspec import Raw, Struct
 
 from turnlog.agent.bounds import READ_RESULT, Bounds, marked_results, notice, result_page
 from turnlog.agent.combined import CombinedTools
+from turnlog.agent.given_arguments import check_keys
 from turnlog.agent.policy import Policy
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
+from turnlog.errors import ContentError
 from turnlog.executors import Executors
 from turnlog.model import (
     ContextWindow,
@@ -62,7 +64,10 @@ class ReadResults(Toolbox):
     async def call(self, name: str, arguments: Raw) -> ToolOutcome:
         """Return the next part of a result, and a notice where that goes on."""
         try:
+            check_keys(arguments)
             given = msgspec.json.decode(bytes(arguments), type=_Given)
+        except ContentError as error:
+            return ToolOutcome.error(str(error))
         except msgspec.DecodeError as error:
             return ToolOutcome.error(f"the arguments do not fit {name!r}: {error}")
         found = _result(await self._window(), given.result)

@@ -227,6 +227,21 @@ def test_parameters_without_types_take_any_value() -> None:
     assert text_of(called(any_of, '{"value":0,"lines":{"first":1,"last":2}}')) == '[0,null,"a",{"first":1,"last":2}]'
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name"), [('{"x":1,"y":2,"\\u0078":"a"}', "x"), ('{"x":[{"é":1,"é":1}],"y":0}', "é")]
+)
+def test_a_key_that_stands_twice_is_an_error(arguments: str, name: str) -> None:
+    """However it is spelled and however deep, before the function is called."""
+    calls: list[object] = []
+
+    def take(x, y: int) -> None:
+        calls.append((x, y))
+
+    assert called(take, arguments) == ToolOutcome.error(f"the arguments have the key {name!r} twice")
+    assert not calls
+    assert called(take, '{"x":{"y":1},"y":2}') == ToolOutcome(content=(Text(text="null"),))
+
+
 def test_a_default_that_json_cannot_carry_is_used_and_not_told() -> None:
     """The schema leaves it out."""
     nothing = object()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from turnlog.agent.given_arguments import value_of
 from turnlog.agent.mcp.resources import ServerPrompt, ServerResource, attached, prompt_of, question
 from turnlog.agent.mcp.server import Server, check_text
 from turnlog.agent.mcp.signals import MisbehaviourError, label
 from turnlog.agent.opening import Attached
 from turnlog.agent.settled import delivered, finished
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.errors import RunError, ToolServerError
+from turnlog.errors import ContentError, RunError, ToolServerError
 from turnlog.model import ServerMeta, Text, Tool
 
 if TYPE_CHECKING:
@@ -150,14 +150,17 @@ class McpTools(Toolbox):
         """Call a tool. Whatever goes wrong is an outcome with `is_error`; only cancellation is raised.
 
         Numbers with a fraction or an exponent go to the server as binary ones of 64 bits, as JSON's readers have them.
-        Where one is another number then, a text behind the result says so. Integers go as they are.
+        Where one is another number then, a text behind the result says so. Integers go as they are. Where a record has
+        a key twice, nothing is sent.
 
         Raises:
             RunError: this was not entered.
         """
         rounded: dict[str, float] = {}
         try:
-            given: object = json.loads(bytes(arguments), parse_float=lambda text: _number(text, rounded))
+            given = value_of(arguments, integer=_integer, number=lambda text: _number(text, rounded))
+        except ContentError as error:
+            return ToolOutcome.error(str(error))
         except (ValueError, RecursionError) as error:
             return ToolOutcome.error(f"the arguments cannot be read: {error}")
         if not isinstance(given, dict):
@@ -248,6 +251,18 @@ def _not_entered() -> RunError:
     return RunError(
         "MCP tools must be entered before they are used, and not after they were left: `async with McpTools(…)`"
     )
+
+
+def _integer(text: str) -> int:
+    """Return an integer.
+
+    Raises:
+        ValueError: it has more digits than Python reads.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"an integer of {len(text.removeprefix('-')):,} digits is too long") from None
 
 
 def _number(text: str, rounded: dict[str, float]) -> float:
