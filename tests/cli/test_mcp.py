@@ -90,6 +90,13 @@ def test_the_line_of_a_tool_leads_nowhere(turnlog: Command) -> None:
     assert last.endswith("  Read a resource of the server 's' by its address.")
 
 
+def test_the_help_says_what_becomes_of_numbers(turnlog: Command) -> None:
+    """And of nothing else that it is sent as it is spelled."""
+    said = " ".join(turnlog.ok("mcp", "call", "--help").text.replace("│", " ").split())
+    assert "Integers go to the tool as they are, other numbers as 64-bit floats" in said
+    assert "spelled" not in said
+
+
 def test_a_tool_is_called_over_stdio(turnlog: Command) -> None:
     """By either of its names, with arguments from the command line, from standard input, or none."""
     turnlog.ok("mcp", "register", "s", "--", *COMMAND)

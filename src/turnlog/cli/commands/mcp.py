@@ -364,8 +364,8 @@ def call(
     tool
         The tool, by the server's name for it or by the one that models see.
     arguments
-        The arguments as a JSON object; - reads them from standard input. The tool gets them as they are spelled, but
-        for whitespace outside strings.
+        The arguments as a JSON object; - reads them from standard input. Integers go to the tool as they are, other
+        numbers as 64-bit floats; where one is another number then, the result says so.
     """
     check_output()
     given = _object(sys.stdin.buffer.read() if arguments == STANDARD_STREAM else arguments)
