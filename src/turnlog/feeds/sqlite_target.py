@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
-from turnlog.store.sqlite.connections import BUSY_LOOK_S
+from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
 from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
@@ -282,22 +281,16 @@ class SQLiteTarget(Target, Resting):
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""
-        start = monotonic()
         _wait_for_others(cursor, BUSY_LOOK_S)
         try:
-            while True:
-                try:
-                    cursor.execute("BEGIN IMMEDIATE")
-                    return
-                except sqlite3.OperationalError as error:
-                    waited_s = monotonic() - start
-                    if _primary_code(error) != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > BUSY_TIMEOUT_S:
-                        raise
-                    _log.info("another process writes into %s: waiting, for %.1f s so far", self.place, waited_s)
-                    if self._on_busy is not None:
-                        self._on_busy(waited_s)
+            begin_to_write(cursor, BUSY_TIMEOUT_S, self._say_waiting)
         finally:
             _wait_for_others(cursor, BUSY_TIMEOUT_S)
+
+    def _say_waiting(self, waited_s: float) -> None:
+        _log.info("another process writes into %s: waiting, for %.1f s so far", self.place, waited_s)
+        if self._on_busy is not None:
+            self._on_busy(waited_s)
 
     @contextmanager
     def _only(self) -> Generator[Connection]:

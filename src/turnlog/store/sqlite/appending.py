@@ -5,16 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from time import monotonic
 from typing import Any, TypeVar
 
 from turnlog.errors import SchemaError, StoreError, TurnlogError
 from turnlog.events import Seals
-from turnlog.hurry import hurry
 from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
-from turnlog.store.sqlite.connections import BUSY_LOOK_S, Connections
+from turnlog.store.sqlite.connections import BUSY_LOOK_S, Connections, begin_to_write
 from turnlog.store.sqlite.errors import DRIVER_ERRORS, store_error
 from turnlog.store.sqlite.opening import Place, check_file
 from turnlog.store.sqlite.schema import OBJECTS, VERSION, SchemaRow, built_projections, schema_flaws
@@ -201,21 +199,12 @@ class Appender:
         """Take the write lock, and say now and then that another process has it."""
         if cursor.connection.in_transaction:  # whoever led before was interrupted on the way out
             cursor.connection.rollback()
-        start = monotonic()
-        while True:
-            try:
-                cursor.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                waited_s = monotonic() - start
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > self._busy_timeout_s:
-                    raise
-                if hurry().left_s(start) <= 0:
-                    hurry().give_up()
-                    raise
-                _log.info("another process writes: waiting, for %.1f s so far", waited_s)
-                if self._on_busy is not None:
-                    self._on_busy(waited_s)
+        begin_to_write(cursor, self._busy_timeout_s, self._say_waiting)
+
+    def _say_waiting(self, waited_s: float) -> None:
+        _log.info("another process writes: waiting, for %.1f s so far", waited_s)
+        if self._on_busy is not None:
+            self._on_busy(waited_s)
 
     def _look_for_others(self, cursor: sqlite3.Cursor) -> None:
         """See whether anybody else has written since this process did, and what follows from it.

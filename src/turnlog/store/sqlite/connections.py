@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from operator import methodcaller
 from pathlib import Path
@@ -13,6 +13,8 @@ from time import monotonic
 from weakref import WeakSet
 
 from turnlog.errors import StoreBusyError, StoreClosedError
+from turnlog.hurry import hurry
+from turnlog.store.sqlite.errors import PRIMARY_CODE
 from turnlog.store.sqlite.handles import Connection, connect
 from turnlog.store.waiting import take
 
@@ -27,6 +29,32 @@ BUSY_LOOK_S = 1.0
 
 STATEMENTS_KEPT = 128
 """Prepared statements that a connection keeps."""
+
+
+def begin_to_write(cursor: sqlite3.Cursor, timeout_s: float, on_wait: Callable[[float], None]) -> None:
+    """Begin a transaction that has the write lock, which another process may have.
+
+    Args:
+        cursor: of a connection that waits for `BUSY_LOOK_S`.
+        timeout_s: how long to wait.
+        on_wait: called each time that it was waited for so long, with the seconds so far.
+
+    Raises:
+        sqlite3.Error: the other has it still, or there is another reason.
+    """
+    start = monotonic()
+    while True:
+        try:
+            cursor.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            waited_s = monotonic() - start
+            if error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > timeout_s:
+                raise
+            if hurry().left_s(start) <= 0:
+                hurry().give_up()
+                raise
+            on_wait(waited_s)
 
 
 _text = methodcaller("decode", "utf-8", "replace")
