@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal, TypeVar
 
+import msgspec
 from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
@@ -97,14 +98,14 @@ class ListOptions:
             raise UsageError(f"--limit must be at least 1, got {self.limit}")
         self.filter()
 
-    def filter(self, role: str | None = None, model: str | None = None) -> TurnFilter:
+    def filter(self) -> TurnFilter:
         """Return which turns are wanted, by the time and by what else a listing takes.
 
         Raises:
             UsageError: a time is none, or nothing can be between the two.
         """
         since, until = parse_span(self.since, self.until)
-        return TurnFilter(since=since, until=until, role=role, model=model)
+        return TurnFilter(since=since, until=until)
 
     def latest(self, found: Sequence[T]) -> list[T]:
         """Return the last ones of what stands in its order, as many as are wanted."""
@@ -123,6 +124,10 @@ class TurnListing(ListOptions):
             alias="-b", completer=complete_bookmarks, help="Only heads of this bookmark; patterns as 'trip*' are fine."
         ),
     ] = None
+
+    def filter(self) -> TurnFilter:
+        """Return which turns are wanted, whatever bookmarks are at them."""
+        return msgspec.structs.replace(super().filter(), role=self.role, model=self.model)
 
     @property
     def takes_all(self) -> bool:
@@ -146,7 +151,7 @@ class TurnListing(ListOptions):
         Raises:
             UsageError: a time is none.
         """
-        return fitting(self.filter(self.role, self.model), is_one_of(heads))
+        return fitting(self.filter(), is_one_of(heads))
 
     def of(self, turns: Sequence[Turn], log: TurnLog) -> list[Turn]:
         """Return the turns of a log that are wanted, however many.
@@ -213,6 +218,10 @@ class ThreadListing(ListOptions):
         ),
     ] = None
 
+    def filter(self) -> TurnFilter:
+        """Return of which turn a thread has to have one, and when its last one was said."""
+        return msgspec.structs.replace(super().filter(), role=self.role, model=self.model)
+
     def of(self, log: TurnLog) -> list[Thread]:
         """Return the threads of a log that are wanted, the one with the latest activity last.
 
@@ -223,7 +232,7 @@ class ThreadListing(ListOptions):
         with progress_bar("indexing", at_once=False) as progress:
             return log.threads(
                 self.limit,
-                which=self.filter(self.role, self.model),
+                which=self.filter(),
                 among=lambda thread: named is None or any(fnmatchcase(name, named) for name in thread.bookmarks),
                 progress=progress,
             )

@@ -271,7 +271,7 @@ def _found(log: TurnLog, which: TurnListing, headish: str | None, *, ancestry: b
         return shown, count(len(wanted) - len(shown), "earlier turn") if len(shown) < len(wanted) else ""
     more = None if which.limit is None else which.limit + 1
     with progress_bar("indexing", at_once=False) as progress:
-        found = log.latest(more, headish, which=which.filter(which.role, which.model), progress=progress)
+        found = log.latest(more, headish, which=which.filter(), progress=progress)
     shown = which.latest(found)
     if len(shown) == len(found):
         return shown, ""

@@ -409,7 +409,7 @@ def _part(log: TurnLog, headish: str | None, which: ExportChoice, *, ancestry: b
                 file,
                 scope,
                 ancestry=ancestry or scope is not headish,
-                which=which.filter(which.role, which.model),
+                which=which.filter(),
                 wanted=is_one_of(heads),
                 limit=which.limit,
                 progress=progress,
