@@ -42,6 +42,7 @@ from turnlog.events import (
     TURN,
     Arrival,
     Recorded,
+    format_of,
     is_of_format,
     meta_of,
     named_head,
@@ -122,6 +123,7 @@ class Targets:
         self._uuids: set[bytes] = set()
         self._sessions: set[str] = set()
         self._formats: set[str] = set()
+        """Those of the turns: lines of them may be another package's."""
         self._texts: set[str] = set()
         """What the turns that came from transcripts say, with even blanks."""
         self._in_thread: dict[str, int] = {}
@@ -235,14 +237,14 @@ class Targets:
         topics = [topic for topic in there_are if topic in known or (self.turns and topic not in SHAPES)]
         if not topics:
             return
-        lines = [topic for topic in topics if _format_of(topic) in self._formats]
+        lines = [topic for topic in topics if format_of(topic) in self._formats]
         for line in transaction.log(after, topics=lines) if lines else ():
             if line.header.cited("turn") in self.turns and (name := _name_of(line)) is not None:
                 self._uuids.add(name)
         for recorded in transaction.log(after, topics=topics):
             if self._goes(transaction, recorded):
                 self.carrying[recorded.header.id] = recorded
-            elif recorded.header.topic in SHAPES or self._is_line(recorded.header.topic):
+            elif recorded.header.topic in SHAPES or is_of_format(recorded.header.topic, self._formats):
                 continue
             elif any(citation.id in self.turns for citation in recorded.header.citations):
                 self.others.append(recorded.header.id)
@@ -267,7 +269,7 @@ class Targets:
             case "gpt.hold":
                 return self._hold_goes(recorded)
             case topic:
-                return self._is_line(topic) and self._line_goes(transaction, recorded)
+                return is_of_format(topic, self._formats) and self._line_goes(transaction, recorded)
 
     def _call_goes(self, transaction: ReadTransaction, call: Recorded) -> bool:
         if call.header.cited("base") in self.carrying:
@@ -310,10 +312,6 @@ class Targets:
             return True
         return not recorded.unreadable and meta_of(recorded, HoldMeta).subject == self._wanted.subject
 
-    def _is_line(self, topic: str) -> bool:
-        """Tell whether events of a topic are lines of transcripts: of a format of turnlog's, or of the turns."""
-        return is_of_format(topic) or _format_of(topic) in self._formats
-
     def _line_goes(self, transaction: ReadTransaction, line: Recorded) -> bool:
         turn = line.header.cited("turn")
         if turn in self.turns:
@@ -329,7 +327,7 @@ class Targets:
             named = {*_UUID.findall(payload)} - {_name_of(line)}
             if not self._uuids.isdisjoint(named):
                 return True
-            if named and "session" not in meta and _format_of(line.header.topic) in self._formats:
+            if named and "session" not in meta and format_of(line.header.topic) in self._formats:
                 self.undecided[line.header.id] = named
         if meta.get("session") not in self._sessions:
             return False
@@ -361,10 +359,6 @@ def _even(text: str) -> str:
 
 def _folded(name: str) -> str:
     return _even(normalize("NFKC", normalize("NFKC", name).casefold()))
-
-
-def _format_of(topic: str) -> str:
-    return topic.partition(".")[0]
 
 
 def _name_of(line: Recorded) -> bytes | None:

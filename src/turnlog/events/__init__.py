@@ -64,6 +64,7 @@ from turnlog.events.topics import (
     TOOLS,
     TRUST,
     TURN,
+    format_of,
     is_of_format,
 )
 
@@ -109,6 +110,7 @@ __all__ = [
     "decode",
     "flaw",
     "forget",
+    "format_of",
     "genesis",
     "is_of_format",
     "may_name_head",

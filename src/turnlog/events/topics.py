@@ -6,7 +6,7 @@ private.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -87,9 +87,14 @@ BASE = "base"
 TARGET = "target"
 
 
-def is_of_format(topic: str) -> bool:
-    """Tell whether a topic is one of somebody else's format."""
-    return topic.partition(".")[0] in FORMATS
+def format_of(topic: str) -> str:
+    """Return what a topic begins with, which is a format's name where it is of lines of transcripts."""
+    return topic.partition(".")[0]
+
+
+def is_of_format(topic: str, others: Collection[str] = ()) -> bool:
+    """Tell whether a topic is one of somebody else's format: of those that turnlog knows, or of some others."""
+    return format_of(topic) in FORMATS or format_of(topic) in others
 
 
 class Shape(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from turnlog.errors import MetaError, NotFoundError
-from turnlog.events import FORMATS, PARENT, Citation, DataKey, Recorded, cite
+from turnlog.events import FORMATS, PARENT, Citation, DataKey, Recorded, cite, format_of
 from turnlog.ids import parse_id
 from turnlog.model.plain import plain_json
 from turnlog.record.append import plan_event
@@ -50,7 +50,7 @@ def own_event_draft(
         check_type(payload, bytes, "payload")
     if not _TOPIC.fullmatch(name) or len(name) > _TOPIC_CHARACTERS_MAX:
         raise MetaError(f"topic: {name!r} is not of the form acme.review (a-z, 0-9, - and dots)", field="topic")
-    if name.partition(".")[0] in RESERVED:
+    if format_of(name) in RESERVED:
         raise MetaError(f"topic: {name!r} is one of turnlog's own, choose another name", field="topic")
     return OwnEventDraft(
         event=EventDraft(

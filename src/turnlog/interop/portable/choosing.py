@@ -294,7 +294,7 @@ def _is_line(transaction: ReadTransaction, topic: str, turn: str) -> bool:
         return True
     of = transaction.event(turn)
     origin = None if of is None else turn_meta(of).origin
-    return isinstance(origin, Origin) and origin.format == topic.partition(".")[0]
+    return isinstance(origin, Origin) and is_of_format(topic, (origin.format,))
 
 
 # Bookmarks
