@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from typing import TypeGuard, cast
 from weakref import WeakValueDictionary, proxy
 
@@ -20,7 +21,7 @@ from msgspec import Raw
 from turnlog.model import JSONValue
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongString, LongStrings, string_pieces
-from turnlog.model.pieces import PIECE, check_utf8, decoded_pieces, joined
+from turnlog.model.pieces import PIECE, check_utf8, decoded_pieces, in_json, joined
 from turnlog.model.pieces import text_pieces as text_in_pieces
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
@@ -64,6 +65,15 @@ class Marks(LongStrings):
             self.check(first)
             return None if marked is texts else marked
         return None
+
+    def of_text(self, text: str) -> str:
+        """Return a mark for a text that is long; else, and where JSON could not have it, the text."""
+        if len(text) <= self.json_bytes_max:
+            return text
+        try:
+            return self._kept(memoryview(joined(chain((b'"',), in_json(text_in_pieces(text)), (b'"',)))))
+        except UnicodeEncodeError:  # half of a pair of surrogates
+            return text
 
     def json_in(self, mark: str) -> tuple[bytes, bool] | None:
         """Return the JSON object that a long string says, without whitespace outside strings, with marks.
@@ -184,6 +194,11 @@ def said_pieces(text: str) -> Iterator[str]:
     return text_in_pieces(text) if marks is None else marks.said_pieces(text)
 
 
+def is_mark(text: str) -> bool:
+    """Tell whether a text is a mark."""
+    return _marks_of(text) is not None
+
+
 def one_mark(text: str) -> str:
     """Return a text; where marks stand in it among other text, one mark for all of it."""
     found = _MARK.search(text)
@@ -225,17 +240,19 @@ def unmarked(text: str) -> str:
 
 def unmarked_value(value: JSONValue) -> JSONValue:
     """Return a value without marks."""
-    if not _files:
-        return value
-    match value:
-        case str():
-            return unmarked(value)
-        case dict():
-            return {name: unmarked_value(inner) for name, inner in cast("dict[str, JSONValue]", value).items()}
-        case list():
-            return [unmarked_value(inner) for inner in cast("list[JSONValue]", value)]
-        case _:
-            return value
+    return _with_texts(value, unmarked) if _files else value
+
+
+def respelled_value(value: JSONValue) -> JSONValue:
+    """Return a value whose marks are of texts that are spelled as the codec does."""
+    return _with_texts(value, respelled_text) if _files else value
+
+
+def same_text(one: str, other: str) -> bool:
+    """Tell whether two texts, or what the marks stand for that they are, are the same."""
+    if one == other or (_marks_of(one) is None and _marks_of(other) is None):
+        return one == other
+    return _digest(one) == _digest(other)
 
 
 def respelled_text(text: str) -> str:
@@ -287,6 +304,26 @@ def _marks_of(text: str) -> Marks | None:
     """Return whose mark a text is; None for another text."""
     found = _MARK.fullmatch(text)
     return None if found is None else _files.get(found[1])
+
+
+def _with_texts(value: JSONValue, text: Callable[[str], str]) -> JSONValue:
+    """Return a value with something else for each of its texts."""
+    match value:
+        case str():
+            return text(value)
+        case dict():
+            return {name: _with_texts(inner, text) for name, inner in cast("dict[str, JSONValue]", value).items()}
+        case list():
+            return [_with_texts(inner, text) for inner in cast("list[JSONValue]", value)]
+        case _:
+            return value
+
+
+def _digest(text: str) -> bytes:
+    digest = sha256()
+    for piece in said_pieces(text):
+        digest.update(piece.encode("utf-8", "surrogatepass"))
+    return digest.digest()
 
 
 def _rest(string: memoryview, start: int) -> Iterator[str]:

@@ -49,7 +49,7 @@ def file_bytes(path: Path) -> bytes:
     Raises:
         FormatError: it cannot be read.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return file.read()
 
 
@@ -61,7 +61,7 @@ def file_lines(path: Path) -> Iterator[bytes]:
     Raises:
         FormatError: it cannot be read.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         left = os.fstat(file.fileno()).st_size
         if file.read(len(BOM)) == BOM:
             left -= len(BOM)
@@ -79,7 +79,7 @@ def split_lines(content: bytes) -> list[bytes]:
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[IO[bytes]]:
+def opened(path: Path) -> Generator[IO[bytes]]:
     """Open a file to read.
 
     Raises:

@@ -7,6 +7,7 @@ back equal. A block whose payload is not what its kind has becomes a native bloc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -16,7 +17,15 @@ from turnlog.errors import ContentError, MetaError
 from turnlog.interop.geppetto_model import types
 from turnlog.interop.geppetto_model.keys import KEY_BLOCK_PROVIDER_HINTS, BlockMetadata
 from turnlog.interop.geppetto_model.types import BlockKind
-from turnlog.interop.marked import json_as_text, said_pieces, unmarked_value
+from turnlog.interop.marked import (
+    is_mark,
+    json_as_text,
+    json_in,
+    respelled_value,
+    said_pieces,
+    same_text,
+    unmarked_value,
+)
 from turnlog.model import MALFORMED, Document, JSONValue, Native, Source, Text, Thinking, ToolResult, ToolUse
 from turnlog.model import Block as ContentBlock
 from turnlog.model.blocks import content_bytes, decode_content
@@ -31,6 +40,17 @@ PROVIDER = "geppetto"
 
 NO_MARKS = LongStrings()
 """The long strings of what has no marks."""
+
+
+class _OfFiles(LongStrings):
+    """The long strings of files, whose marks know themselves what they stand for."""
+
+    def json_as_text(self, text: bytes, *, indent: int | None = None) -> str:
+        """Return JSON as a text, or where marks stand in it a mark for that."""
+        return json_as_text(Raw(text if indent is None else msgspec.json.format(text, indent=indent)))
+
+
+_OF_FILES = _OfFiles()
 
 Payload = dict[str, JSONValue]
 
@@ -84,7 +104,7 @@ def said(block: types.Block) -> tuple[list[ContentBlock], Kept]:
     """
     payload = cast("Payload", plain_json(block.payload, "payload", ContentError))
     content = _content(block.kind, payload, _hints(block.metadata)) or [_native(block.kind, payload)]
-    told = _told(block.kind, content, NO_MARKS)
+    told = _told(block.kind, content, _OF_FILES)
     spelled = [name for name in told if name in payload and _spelled(told[name], payload[name])]
     differs = {
         name: value
@@ -196,14 +216,16 @@ def _tool_use(payload: Payload) -> list[ContentBlock]:
 
 def _arguments(text: str) -> tuple[Raw, dict[str, Raw]]:
     """Return arguments that are a text: what it spells, where that is a JSON object, else it is malformed."""
-    try:
-        spelled = minify(text, field="args")
-    except ContentError:
-        spelled = b""
+    spelled = b""
+    if (long := json_in(text)) is not None:
+        spelled, _ = long
+    elif not is_mark(text):
+        with suppress(ContentError):
+            spelled = minify(text, field="args")
     if not spelled.startswith(b"{"):
         return Raw(b"{}"), {MALFORMED: Raw(msgspec.json.encode(text))}
-    value, change = told_json(spelled, NO_MARKS)
-    return Raw(spelled if change else msgspec.json.encode(value)), {}
+    value, change = told_json(spelled, _OF_FILES)
+    return Raw(spelled if change else msgspec.json.encode(respelled_value(value))), {}
 
 
 def _tool_result(payload: Payload) -> ToolResult:
@@ -407,9 +429,11 @@ def _spelled(told: JSONValue, value: JSONValue) -> bool:
     if isinstance(told, str) == isinstance(value, str):
         return False
     text, other = (told, value) if isinstance(told, str) else (value, told)
-    return text == _json_text(other)
+    return same_text(text, _json_text(other))
 
 
 def _equal(one: JSONValue, other: JSONValue) -> bool:
     """Tell whether two values are the same JSON in the same order: 1, 1.0 and true are not."""
+    if isinstance(one, str) and isinstance(other, str):
+        return same_text(one, other)
     return _json_text(one) == _json_text(other)

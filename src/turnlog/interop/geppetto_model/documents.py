@@ -13,7 +13,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import BinaryIO, TypeVar, cast
+from typing import IO, BinaryIO, TypeVar, cast
 
 import msgspec
 
@@ -309,27 +309,30 @@ def _yaml_value(text: str, field: str) -> JSONValue:
     return values[0] if values else None
 
 
-def yaml_values(text: str, field: str = "document") -> Iterator[JSONValue]:
+def yaml_values(
+    text: str | IO[bytes], field: str = "document", *, mark: Callable[[str], str] | None = None
+) -> Iterator[JSONValue]:
     """Give the values of the documents of a YAML text.
+
+    Args:
+        text: the text, or a file in UTF-8 that is at its beginning.
+        field: what it is called in errors.
+        mark: what gives a mark for a text that is long, and else the text; None to leave all as they are.
 
     Raises:
         ContentError: what follows is not valid YAML.
         MissingPackageError: PyYAML is not installed.
     """
     package = _yaml()
-    from turnlog.interop.geppetto_model.loading import Loader  # noqa: PLC0415 - it needs the package
+    from turnlog.interop.geppetto_model import loading  # noqa: PLC0415 - it needs the package
 
     try:
-        yield from package.load_all(text, Loader=Loader)
+        yield from loading.documents(text, mark)
     except package.YAMLError as error:
         raise ContentError(f"{field}: not valid YAML: {' '.join(str(error).split())}", field=field) from error
     except RecursionError as error:
         raise ContentError(f"{field}: nested too deeply", field=field) from error
-    except (
-        ValueError,
-        LookupError,
-        AttributeError,
-    ) as error:  # what the spelling, or a tag, promises and the text does not have
+    except loading.UNREADABLE as error:
         raise ContentError(f"{field}: not valid YAML: {error}", field=field) from error
 
 

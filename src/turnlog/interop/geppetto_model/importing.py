@@ -25,7 +25,7 @@ from turnlog.interop.geppetto_model.planning import FORMAT, Plan, SnapshotMeta
 from turnlog.interop.geppetto_model.types import BlockKind
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.marked import Marks, in_pieces, respelled_text, unmarked, unmarked_value, whole
-from turnlog.interop.texts import BOM, file_bytes
+from turnlog.interop.texts import BOM, file_bytes, opened
 from turnlog.model import JSONValue
 from turnlog.model.json_values import UniqueMembers
 from turnlog.model.pieces import check_utf8, decoded_text
@@ -50,7 +50,7 @@ _yaml_begins = (
     re.compile(rb"^ *(?:- )?kind: *\S", re.MULTILINE),
     re.compile(rb"^ *(?:- )?payload: *(?:\{|$)", re.MULTILINE),
 )
-_READ = ("api", "args", "id", "media_type", "model", "name", "provider", "type")
+_READ = ("api", "id", "media_type", "model", "name", "provider", "type")
 """Texts of payloads that have no marks: what a block becomes depends on what they say."""
 
 _space = re.compile(r"\s*")
@@ -211,7 +211,7 @@ def _values(path: Path, marks: Marks) -> Iterator[JSONValue | ContentError]:
         yield ContentError(f"it is not UTF-8 (byte {error.start})")
         return
     begins = next((said for piece in decoded_text(text) if (said := piece.lstrip())), "")
-    documents = _json_documents(text, marks) if begins[:1] in ("{", "[") else yaml_values(text.decode())
+    documents = _json_documents(text, marks) if begins[:1] in ("{", "[") else _yaml_documents(path, marks)
     del text
     while True:
         try:
@@ -242,6 +242,17 @@ def _json_documents(text: bytes, marks: Marks) -> Iterator[JSONValue | ContentEr
                 given += 1
             return
     yield from islice(_json_values(text.decode()), given, None)
+
+
+def _yaml_documents(path: Path, marks: Marks) -> Iterator[JSONValue]:
+    """Give the values of YAML documents, with marks for long texts that blocks say. The file is not held for that.
+
+    Raises:
+        ContentError: what follows is no YAML.
+        FormatError: the file cannot be read.
+    """
+    with opened(path) as file:
+        yield from map(_in_payloads, yaml_values(file, mark=marks.of_text))
 
 
 def _in_payloads(value: JSONValue, name: str = "") -> JSONValue:

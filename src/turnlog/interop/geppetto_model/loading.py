@@ -6,13 +6,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import IO, Any
 
 import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
 from turnlog.interop.geppetto_model.yaml_scalars import FORMS, integer_of, number_of
 
+UNREADABLE = (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError)
+"""What PyYAML raises of what is not YAML, or not what its spelling, or a tag, promises."""
+
+_TEXT = "tag:yaml.org,2002:str"
 _HALF = re.compile("[\ud800-\udfff]")
 _MERGE = "tag:yaml.org,2002:merge"
 
@@ -24,12 +33,18 @@ class Loader(yaml.SafeLoader):
     """
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - the name is the package's
+    mark: Callable[[str], str] | None = None
+    """What gives a mark for a text that is long, and else the text: it is asked for all but keys."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Return the next node."""
         if self.check_event(yaml.AliasEvent):
             raise _problem("aliases (*name) are not read: write what they stand for", self.peek_event())
-        return super().compose_node(parent, index)
+        node = super().compose_node(parent, index)
+        is_key = isinstance(parent, yaml.MappingNode) and index is None
+        if self.mark is not None and isinstance(node, yaml.ScalarNode) and node.tag == _TEXT and not is_key:
+            node.value = self.mark(node.value)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Return a record."""
@@ -40,7 +55,7 @@ class Loader(yaml.SafeLoader):
     def _check_keys(self, node: yaml.MappingNode) -> None:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
-            if key_node.tag == _MERGE or (key_node.value == "<<" and key_node.style is None):
+            if key_node.tag == _MERGE or (key_node.value == "<<" and not key_node.style):
                 raise _problem("merge keys (<<) are not read: write what they stand for", key_node)
             # As JSON has only text for keys, 1 and "1" are one key, and as Python has it, 1, 1.0 and true are.
             found = {key_node.value} if isinstance(key_node, yaml.ScalarNode) else set()
@@ -67,11 +82,67 @@ class Loader(yaml.SafeLoader):
         return number_of(self.construct_scalar(node))
 
 
+_LibyamlLoader: type[Loader] | None = None
+if yaml.__with_libyaml__:
+    from yaml.cyaml import CParser  # pyright: ignore[reportAttributeAccessIssue] - not all have been built with it
+
+    class _Libyaml(CParser, Loader):  # pyright: ignore[reportUntypedBaseClass]
+        """The same with the parser of libyaml, of which Go's was made."""
+
+        # The parser's own way from events to nodes would not ask `compose_node`.
+        check_node = Composer.check_node
+        get_node = Composer.get_node
+        get_single_node = Composer.get_single_node
+
+        def __init__(self, text: str | IO[bytes]) -> None:
+            CParser.__init__(self, text)
+            Composer.__init__(self)
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+
+    _LibyamlLoader = _Libyaml
+
+
 for _tag, (_form, _first) in FORMS.items():
     Loader.add_implicit_resolver(_tag, _form, _first)
 Loader.add_constructor("tag:yaml.org,2002:set", Loader.construct_yaml_map)
 Loader.add_constructor("tag:yaml.org,2002:int", Loader.integer)
 Loader.add_constructor("tag:yaml.org,2002:float", Loader.number)
+
+
+def documents(text: str | IO[bytes], mark: Callable[[str], str] | None = None) -> Iterator[Any]:
+    """Give the values of the documents of a YAML text, as far as it can be read.
+
+    libyaml reads it, where PyYAML has that: some fifty times as fast as PyYAML itself, with a fraction of the memory.
+    What it refuses is read by PyYAML, which takes a little more, and says more of what is wrong.
+
+    Args:
+        text: the text, or a file in UTF-8 that is at its beginning.
+        mark: what gives a mark for a text that is long, and else the text; None to leave all as they are.
+
+    Raises:
+        UNREADABLE: what follows is not valid YAML.
+    """
+    given = 0
+    if _LibyamlLoader is not None:
+        with suppress(*UNREADABLE, TypeError):
+            for value in _read(_LibyamlLoader(text), mark):
+                yield value
+                given += 1
+            return
+    if not isinstance(text, str):
+        text.seek(0)
+        text = text.read().decode()
+    yield from islice(_read(Loader(text), mark), given, None)
+
+
+def _read(loader: Loader, mark: Callable[[str], str] | None) -> Iterator[Any]:
+    loader.mark = mark
+    try:
+        while loader.check_data():
+            yield loader.get_data()
+    finally:
+        loader.dispose()
 
 
 def _problem(problem: str, at: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:

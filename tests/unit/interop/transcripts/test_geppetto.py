@@ -383,6 +383,7 @@ def test_document_with_a_key_twice_is_left_out_alone(tmp_path: Path) -> None:
 
 LONG = "e\\u00e9\\/\\ud83d\\ude42 " * 9
 DATA = "QUJD" * 20
+ESCAPED = "e\\\\u00e9\\\\/\\\\ud83d\\\\ude42 \\\\n" * 9
 LONG_PARTS = [
     f'"kind":"user","payload":{{"text":"{LONG}","images":[{{"media_type":"image/png","content":"{DATA}"}}]}}',
     f'"kind":"user","payload":{{"images":[{{"media_type":"image/png","content":"!{DATA}"}},"{LONG}"],"more":"{LONG}"}}',
@@ -391,6 +392,14 @@ LONG_PARTS = [
     f'"kind":"tool_call","payload":{{"id":"c","name":"f","args":{{"a":["{LONG}"],"payload":{{"b":"{LONG}"}}}}}}',
     f'"kind":"tool_call","payload":{{"id":"{LONG}","name":"{LONG}","args":"{LONG}"}}',
     f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"a\\": \\"{DATA}\\"}}"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"b\\": 1.10, \\"a\\": [\\"{LONG}\\"]}}"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"a\\":\\"{ESCAPED}\\",\\"b\\":0.12345678901234567890123}}"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"a\\":\\"{ESCAPED}\\",\\"b\\":{{\\"c\\":\\"{DATA}\\"}}}}"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"{ESCAPED}\\":\\"a\\",\\"{DATA}\\":null}}"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"[\\"{LONG}\\"]"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"\\"{DATA}\\""}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"a\\":\\"{DATA}"}}',
+    f'"kind":"tool_call","payload":{{"name":"f","args":"{{\\"a\\":\\"{DATA}\\",\\"a\\":1}}"}}',
     f'"kind":"tool_use","payload":{{"id":"c","result":{{"a":"{LONG}","type":"{LONG}"}},"error":"{LONG}"}}',
     f'"kind":"tool_use","payload":{{"id":"c","result":[{{"type":"text","text":"{LONG}"}},{{"type":"text","text":"a"}}]}}',
     f'"kind":"tool_use","payload":{{"id":"c","result":"{LONG}"}},"more":{{"payload":{{"a":"{LONG}"}}}}',
@@ -413,6 +422,18 @@ def test_long_text_is_what_it_is_when_it_is_short(tmp_path: Path, part: str) -> 
         f'{{"id":"t","metadata":{{"c":"{LONG}"}},"blocks":[{blocks}]}}' for blocks in (block, f"{block},{{{part}}}")
     )
     path.write_text(f'{{"id":"{LONG}","turns":[{turns}],"payload":{{"text":"{LONG}"}}}} {{"blocks":[{block}]}}')
+    check_importing("geppetto", path)
+
+
+@pytest.mark.parametrize("part", [part for part in LONG_PARTS if "NaN" not in part])
+def test_long_text_of_yaml_is_what_it_is_when_it_is_short(tmp_path: Path, part: str) -> None:
+    """As of JSON: in scalars of each style, in values and in keys."""
+    path = tmp_path / "run.yaml"
+    block = {"kind": "llm_text", "payload": {"text": f"{DATA}\n{DATA}\n", LONG: [f"{DATA}: #", f"é {DATA}"]}}
+    turns = [{"id": "t", "metadata": {"c": DATA}, "blocks": [block, json.loads(f"{{{part}}}")]}]
+    run = {"id": DATA, "turns": turns, "payload": {"text": DATA}}
+    written = [yaml.safe_dump(run, allow_unicode=True), yaml.safe_dump(run, default_style="|", allow_unicode=True)]
+    path.write_text("---\n".join(written), encoding="utf-8")
     check_importing("geppetto", path)
 
 
