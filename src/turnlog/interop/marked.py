@@ -66,9 +66,14 @@ class Marks(LongStrings):
             return None if marked is texts else marked
         return None
 
-    def of_text(self, text: str) -> str:
-        """Return a mark for a text that is long; else, and where JSON could not have it, the text."""
-        if len(text) <= self.json_bytes_max:
+    def of_text(self, text: str, *, size: int) -> str:
+        """Return a mark for a text that is long; else, and where JSON could not have it, the text.
+
+        Args:
+            text: the text.
+            size: how many bytes all that it is of has.
+        """
+        if len(text) <= self.short_max(size):
             return text
         try:
             return self._kept(memoryview(joined(chain((b'"',), in_json(text_in_pieces(text)), (b'"',)))))

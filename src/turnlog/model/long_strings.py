@@ -90,13 +90,16 @@ class LongStrings:
             return False
         return self._mark in text if isinstance(text, str) else self._mark.encode() in bytes(text)
 
+    def short_max(self, size: int) -> int:
+        """Return how many bytes of JSON, with quotes, a string has that is not long, in JSON of so many bytes."""
+        return min(self.json_bytes_max, _LARGE_PIECE) if size > _LARGE else self.json_bytes_max
+
     def out_of_json(self, text: _T) -> _T | bytes:
         """Return JSON with marks in place of its long strings."""
         if len(text) <= self.json_bytes_max:
             return text
-        bytes_max = min(self.json_bytes_max, _LARGE_PIECE) if len(text) > _LARGE else self.json_bytes_max
         view, parts, place = memoryview(text), list[bytes | memoryview](), 0
-        for start, end in _long(text, bytes_max):
+        for start, end in _long(text, self.short_max(len(text))):
             if not self.with_keys and _COLON.match(text, end):
                 continue
             parts += (view[place:start], b'"%b"' % self._kept(view[start:end]).encode())

@@ -6,10 +6,12 @@ What is recorded is what `record_run` and `record_turn` record, under the same i
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -252,7 +254,8 @@ def _yaml_documents(path: Path, marks: Marks) -> Iterator[JSONValue]:
         FormatError: the file cannot be read.
     """
     with opened(path) as file:
-        yield from map(_in_payloads, yaml_values(file, mark=marks.of_text))
+        mark = partial(marks.of_text, size=os.fstat(file.fileno()).st_size)
+        yield from map(_in_payloads, yaml_values(file, mark=mark))
 
 
 def _in_payloads(value: JSONValue, name: str = "") -> JSONValue:
