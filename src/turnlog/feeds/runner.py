@@ -29,12 +29,13 @@ from turnlog.errors import (
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.log_events import LogEvent, log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
+from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
 from turnlog.feeds.stopping import Stopping
 from turnlog.feeds.targets import Target
 from turnlog.record.fields import check_type
 from turnlog.record.lookup import erased_by
-from turnlog.store import ReadTransaction, Store
-from turnlog.store.pages import Page, check_dense, check_seen, read_page
+from turnlog.store import Store
+from turnlog.store.pages import Page, check_dense, read_page
 from turnlog.store.reading import read_again
 from turnlog.store.telling import logger
 from turnlog.store.waiting import Latch
@@ -175,7 +176,7 @@ class Runner:
             found = {name: self._target.load(db, name) for name in sorted(given.name for given in chosen)}
             skips = {name: tuple(self._target.skips(db, name)) for name in found}
         with self._store.read() as transaction:
-            return [_status(transaction, given, found[given.name], skips[given.name]) for given in chosen]
+            return [status_of(transaction, given, found[given.name], skips[given.name]) for given in chosen]
 
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
         """Build a projection anew beside its tables, and put it in their place. Raises what `run` does."""
@@ -213,7 +214,7 @@ class Runner:
                 time=datetime.now(UTC).isoformat(timespec="seconds"),
             )
             self._target.skip(db, skip)
-            self._target.save(db, given, _going_on(state))
+            self._target.save(db, given, going_on(state))
         return skip
 
     def retry(self, name: str) -> None:
@@ -226,7 +227,7 @@ class Runner:
         with self._target.transaction() as db:
             state = self._target.load(db, name)
             if state is not None:
-                self._target.save(db, given, _going_on(state))
+                self._target.save(db, given, going_on(state))
 
     # One projection
 
@@ -246,9 +247,9 @@ class Runner:
                     f"{given.version}: use the newer one"
                 )
             if state is not None and state.paused_at is not None:
-                if _is_held(state, given):
+                if is_held(state, given):
                     return
-                state = _going_on(state)
+                state = going_on(state)
                 self._target.save(db, given, state)
         if state is None or state.version < given.version:
             self._build(given, state, progress)
@@ -335,7 +336,7 @@ class Runner:
         with self._store.read() as transaction:
             genesis = transaction.genesis()
             log = None if genesis is None else genesis.header.id
-            _check_log(transaction, given, state)
+            check_log(transaction, given, state)
             page = read_page(transaction, state.position, topics=given.topics_read)
             if not given.topics_read:
                 check_dense(page.events, state.position)
@@ -483,60 +484,6 @@ class Runner:
         return now is not None and (now.version, now.position, now.paused_at) == (state.version, state.position, None)
 
 
-def _status(transaction: ReadTransaction, given: Projection, state: State | None, skipped: tuple[Skip, ...]) -> Status:
-    end = transaction.log_end()
-    if state is None:
-        return Status(name=given.name, version=0, position=0, lag=end, is_outdated=True)
-    if state.paused_at is not None and not _is_held(state, given):
-        state = _going_on(state)
-    status = Status(
-        name=given.name,
-        version=state.version,
-        position=state.position,
-        lag=max(0, end - state.position),
-        paused_at=state.paused_at,
-        paused_event=state.paused_event,
-        error=state.error,
-        is_outdated=state.version < given.version,
-        has_traces=state.has_traces,
-        skipped=skipped,
-    )
-    try:
-        _check_log(transaction, given, state)
-    except StoreCutError as error:
-        return msgspec.structs.replace(status, paused_at=None, paused_event=None, error=str(error))
-    return status
-
-
-def _check_log(transaction: ReadTransaction, given: Projection, state: State) -> None:
-    """Check that the log is the one that a projection has folded, as far as it has come.
-
-    Raises:
-        StoreCutError: it is not.
-    """
-    genesis = transaction.genesis()
-    log = None if genesis is None else genesis.header.id
-    end = transaction.log_end()
-    if state.log not in (None, log):
-        why = f"it is of log {state.log!r}, and this is log {log!r}"
-    elif end < state.position:
-        why = f"the log ends at global position {end:,}, and {state.position:,} was folded: it was cut or rolled back"
-    else:
-        try:
-            if state.event_id is not None:
-                check_seen(transaction, state.position, state.event_id, digest=state.digest)
-        except StoreCutError as error:
-            why = str(error)
-        else:
-            return
-    raise StoreCutError(
-        f"projection {given.name!r} cannot go on: {why}; if that is meant, as after restoring a copy, build it anew "
-        f"(`turnlog projections rebuild {given.name}`, `Runner.rebuild`)",
-        position=state.position,
-        end=end,
-    )
-
-
 def _store_of(given: Store | HasStore) -> Store:
     return _checked(getattr(given, "store", given), Store, "store", "give a TurnLog, or its store")
 
@@ -545,12 +492,3 @@ def _checked(given: object, kind: type[T], field: str, instead: str) -> T:
     if not isinstance(given, kind):
         raise MetaError(f"{field}: {type(given).__name__} is no {kind.__name__}: {instead}", field=field)
     return given
-
-
-def _is_held(state: State, given: Projection) -> bool:
-    """Tell whether a projection that is paused was paused by the same version of it."""
-    return given.version == (state.version if state.paused_version is None else state.paused_version)
-
-
-def _going_on(state: State) -> State:
-    return msgspec.structs.replace(state, paused_at=None, paused_event=None, paused_version=None, error=None)
