@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from turnlog.context.cuts import NotCompacted, Policy, Run, choose_run
 from turnlog.context.projector import Projector
-from turnlog.errors import ContentError
+from turnlog.errors import ContentError, MetaError
 from turnlog.events import SUMMARY, Recorded
 from turnlog.model import ContextWindow, Message
 from turnlog.record import Redaction, find_turn
@@ -27,6 +27,7 @@ from turnlog.record.compaction import (
     summary_content,
     summary_meta,
 )
+from turnlog.record.fields import check_type
 from turnlog.sources import Sources
 from turnlog.store import ReadTransaction, Store, WriteTransaction
 
@@ -124,7 +125,11 @@ def compact(
     `written` is the text, or what writes it; None only says what would be covered.
     """
     policy.check()
+    if not (written is None or isinstance(written, str) or callable(written)):
+        kind = type(written).__name__
+        raise MetaError(f"text: expected a text, and for summarize a function, got {kind}", field="text")
     if reason is not None:
+        check_type(reason, str, "reason")
         redaction.refuse(SUMMARY, {"reason": reason})
     with store.read() as transaction:
         state = _state(transaction, projector, find_turn(transaction, headish), policy)

@@ -112,11 +112,16 @@ def no_utf8(error: UnicodeEncodeError | UnicodeDecodeError, field: str) -> Conte
 
 def content_error(error: msgspec.DecodeError, field: str) -> ContentError:
     """Return an error of msgspec as one that names the place in turnlog's way, `content[0].text`."""
+    place, said = told_place(error, field)
+    return ContentError(f"{place}: {said}", field=place)
+
+
+def told_place(error: msgspec.DecodeError, field: str) -> tuple[str, str]:
+    """Return the place that an error of msgspec names, behind a field, and what is wrong there."""
     message = str(error)
     found = _path.search(message)
     place = field + (found.group(1) if found else "")
-    said = _lower(_path.sub("", message).replace("str | null", "str")).replace("`", "'")
-    return ContentError(f"{place}: {said}", field=place)
+    return place, _lower(_path.sub("", message).replace("str | null", "str")).replace("`", "'")
 
 
 def _lower(message: str) -> str:

@@ -24,6 +24,7 @@ from turnlog.events import (
     sealed_part,
 )
 from turnlog.record.drafts import EventDraft
+from turnlog.record.fields import check_fields
 from turnlog.record.sealing import general_key, sealed_under, tags_of
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, Taken, WriteTransaction
@@ -132,7 +133,7 @@ def plan_event(
 
     Raises:
         IdConflictError: another event has this id.
-        MetaError: the metadata is too large.
+        MetaError: the metadata is too large, or a field is not of its type.
         SealError: it is to be sealed, and the keys are not here.
     """
     if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
@@ -162,7 +163,7 @@ def _same_event(
 def _halves(draft: EventDraft) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the public and the private metadata of a draft."""
     if isinstance(draft.meta, msgspec.Struct) and draft.topic in SHAPES:
-        return parts_of(draft.topic, draft.meta)
+        return parts_of(draft.topic, check_fields(draft.meta, "meta"))
     return draft.public, msgspec.to_builtins(draft.meta)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import msgspec
@@ -10,10 +10,12 @@ import msgspec
 from turnlog.errors import MetaError
 from turnlog.ids import is_id, parse_id
 from turnlog.model import ROLES, Origin, ReplyFacts, ReplyFactsGiven, Usage
+from turnlog.model.json_text import told_place
 from turnlog.model.plain import INTEGER_MAX, plain_json, plain_scalar, plain_text
 from turnlog.record.secrets import refuse_secrets
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 NAME_CHARACTERS_MAX = 200
 _NAMED_OPTIONS = {"search": bool, "tool_mode": str, "provider_ptr": str}
 
@@ -102,12 +104,41 @@ def _text(value: str | None, field: str) -> str | None:
 
 def check_origin(origin: Origin | None) -> Origin | None:
     """Return an origin whose fields have their types."""
-    if origin is None:
-        return None
+    return None if origin is None else check_fields(origin, "origin")
+
+
+def check_fields(given: S, field: str) -> S:
+    """Return a struct whose fields have their types, texts and numbers of whatever class as plain ones.
+
+    Raises:
+        MetaError: one is of another type, or JSON cannot carry it.
+    """
+    plain: S = plain_json(given, field, MetaError)
     try:
-        return msgspec.convert(msgspec.to_builtins(plain_json(origin, "origin", MetaError)), Origin)
+        msgspec.convert(msgspec.to_builtins(plain), type(given))
     except msgspec.ValidationError as error:
-        raise MetaError(f"origin: {str(error)[:1].lower()}{str(error)[1:]}", field="origin") from error
+        place, said = told_place(error, field)
+        raise MetaError(f"{place}: {said}", field=place) from error
+    return plain
+
+
+def check_texts(given: Sequence[str], field: str, such_as: str) -> tuple[str, ...]:
+    """Return a list of texts. A text alone is one of letters, and hardly meant.
+
+    Args:
+        given: the list.
+        field: its name.
+        such_as: what one looks like, for the message.
+
+    Raises:
+        MetaError: it is a text, no list, or has something else in it.
+    """
+    listed = cast("object", given)
+    if isinstance(listed, str | bytes | Mapping) or not isinstance(listed, Iterable):
+        raise MetaError(
+            f"{field}: expected a list of texts, such as {such_as}, got {type(given).__name__}", field=field
+        )
+    return tuple(check_type(text, str, f"{field}[{index}]") for index, text in enumerate(given))
 
 
 def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from turnlog.ids import derived_id, time_of_id
 from turnlog.model import ToolCallMeta, ToolEndMeta
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft, TurnDraft
+from turnlog.record.fields import check_fields
 from turnlog.record.lookup import find_turn
 from turnlog.record.sealing import key_after
 from turnlog.record.turns import cite_event, plan_turn
@@ -101,10 +102,7 @@ def plan_tool_end(
 def _turn_of(transaction: ReadTransaction, meta: ToolCallMeta | ToolEndMeta) -> Recorded:
     """Return the turn of a call, with what is said of the call checked."""
     turn = find_turn(transaction, meta.turn)
-    try:
-        msgspec.convert(msgspec.to_builtins(meta), type(meta))
-    except msgspec.ValidationError as error:
-        raise MetaError(f"tool call: {error}", field="tool_call") from error
+    check_fields(meta, "tool_call")
     role = turn_meta(turn).role
     if role != "assistant":
         raise MetaError(f"tool call: turn {meta.turn!r} is of the {role}, and calls no tools", field="turn")

@@ -37,6 +37,7 @@ class Pointers(Register[PointerMeta]):
     _topic = POINTER
     _kind = PointerMeta
     _gone = "delete"
+    _what = "pointer"
 
     def set(self, name: str, provider: str, model: str, *, params: Mapping[str, Any] | None = None) -> Pointer:
         """Set a pointer, or point it elsewhere. On return the event is on disk.

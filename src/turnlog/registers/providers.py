@@ -20,6 +20,7 @@ class Providers(Register[ProviderMeta]):
     _topic = PROVIDER
     _kind = ProviderMeta
     _gone = "disable"
+    _what = "provider"
 
     def set(
         self, name: str, *, adapter: str | None = None, base_url: str | None = None, key_variable: str | None = None

@@ -11,7 +11,7 @@ from turnlog.errors import NotFoundError, UntrustedRegisterError
 from turnlog.events import meta_of
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.record import EventDraft, plan_event
-from turnlog.record.fields import check_bookmark_name
+from turnlog.record.fields import check_bookmark_name, check_fields
 from turnlog.record.secrets import refuse_secrets
 from turnlog.registers.effective import effective, imported
 from turnlog.sources import Sources
@@ -27,6 +27,8 @@ class Register(Generic[_M]):
     _kind: type[_M]
     _gone: str
     """The action that takes a name away."""
+    _what: str
+    """What one of them is called, in errors."""
 
     def __init__(self, store: Store, sources: Sources) -> None:
         """Take the parts of a log."""
@@ -77,7 +79,7 @@ class Register(Generic[_M]):
         """
         for meta in metas:
             check_bookmark_name(meta.name, field="name")
-            self._refuse_secrets(meta)
+            self._refuse_secrets(check_fields(meta, self._what))
 
         def plan(transaction: WriteTransaction) -> Sequence[_M]:
             chosen = wanted(self._all(transaction))

@@ -11,6 +11,7 @@ import msgspec
 from turnlog.errors import MetaError, SecretError, UnknownServerError
 from turnlog.events import SERVER
 from turnlog.model import ServerMeta
+from turnlog.record.fields import check_fields, check_texts
 from turnlog.record.secret_names import is_secret
 from turnlog.record.secrets import refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
 from turnlog.registers.addresses import check_url
@@ -25,6 +26,9 @@ _KEYS = frozenset({"auth", "credential", "credentials", "key", "pass", "pat", "p
 _ASSIGNED = re.compile(r"(?<![\w$-])(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>[^\s;&|]+)", re.ASCII)
 """A variable that is set for a program, in an argument or in shell text."""
 
+_COMMAND = "['python', 'notes_server.py']"
+"""What a command looks like."""
+
 SERVER_SEPARATOR = "___"
 """What stands between the name of an MCP server and that of its tool, in the name that a model sees."""
 
@@ -35,6 +39,7 @@ class Servers(Register[ServerMeta]):
     _topic = SERVER
     _kind = ServerMeta
     _gone = "delete"
+    _what = "server"
 
     def set(  # noqa: PLR0913 - one argument for each thing that can be said of a server
         self,
@@ -70,25 +75,26 @@ class Servers(Register[ServerMeta]):
             expands: whether `${NAME}` stands for a variable in `command`, `cwd` and `url` too.
 
         Raises:
-            MetaError: the name cannot be one, or there is not exactly one of command and URL.
+            MetaError: the name cannot be one, there is not exactly one of command and URL, or something is of another
+                type.
             SecretError: an argument looks like a secret.
         """
         meta = ServerMeta(
             action="register",
             name=name,
-            command=tuple(command),
+            command=check_texts(command, "command", _COMMAND),
             cwd=cwd,
-            env=tuple(env),
+            env=check_texts(env, "env", "['API_KEY']"),
             url=url,
             header_env=dict(header_env or {}),
             timeout_s=timeout_s,
             start_timeout_s=start_timeout_s,
             env_values=dict(env_values or {}),
             header_values=dict(header_values or {}),
-            roots=tuple(roots),
+            roots=check_texts(roots, "roots", "['/home/me/notes']"),
             expands=expands,
         )
-        _check(meta)
+        _check(check_fields(meta, self._what))
         self._write(meta)
         return meta
 
@@ -108,7 +114,7 @@ class Servers(Register[ServerMeta]):
             SecretError: something looks like a secret; nothing was recorded.
         """
         for meta in servers:
-            _check(meta)
+            _check(check_fields(meta, self._what))
         names = [meta.name for meta in servers]
         twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:

@@ -672,3 +672,21 @@ def test_a_window_is_there_for_who_summarizes_it_alone(log: TurnLog, monkeypatch
     assert report.text == "In short."
     assert held[0] > size
     assert held[1] < size // 8
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"text": Path("summary.txt")}, "text: expected a text, and for summarize a function, got PosixPath"),
+        ({"summarize": 3}, "text: expected a text, and for summarize a function, got int"),
+        ({"text": "In short.", "reason": 3}, "reason: expected str, got int"),
+        ({"text": "In short.", "reason": "\ud800"}, "reason: not valid UTF-8"),
+    ],
+)
+def test_what_is_of_another_type_is_refused(fields: dict[str, Any], says: str) -> None:
+    """Before anything is looked at, or recorded."""
+    with TurnLog.open("memory://") as log:
+        log.add_turn("a", bookmark="main")
+        with pytest.raises(MetaError, match=says):
+            log.compact("main", **fields)
+        assert log.turn_count() == 1

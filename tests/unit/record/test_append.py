@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from turnlog import Origin, TurnLog, Usage
-from turnlog.errors import IdConflictError
-from turnlog.events import SHAPES, Arrival, Recorded, flaw
-from turnlog.model import ReplyFacts, TurnMeta
+from turnlog.errors import IdConflictError, MetaError
+from turnlog.events import CALL, SHAPES, Arrival, Recorded, flaw
+from turnlog.model import BytesRef, CallMeta, ReplyFacts, TurnMeta
 from turnlog.projections import synchronous
 from turnlog.record import EventDraft, plan_event
 from turnlog.sources import Sources
@@ -184,3 +185,18 @@ def test_turn_without_a_model_has_no_field_for_it(log: TurnLog) -> None:
     turn = log.add_turn("x")
     assert bytes(log.event(turn.id).header.meta) == b'{"role":"user"}'
     assert turn.meta.model is None
+
+
+@pytest.mark.parametrize(
+    ("stream", "says"),
+    [(None, "expected 'bool', got 'null'"), (0, "expected 'bool', got 'int'"), (b"", "bytes is not JSON")],
+)
+def test_field_of_another_type_is_not_recorded(log: TurnLog, stream: Any, says: str) -> None:
+    """Whoever makes it: what could not be read again is not written."""
+    turn = log.add_turn("a")
+    body = BytesRef(hash=turn.hash or "", size=2)
+    names = {"provider": "p", "model": "m", "api": "a", "adapter": "a", "adapter_version": "1"}
+    meta = CallMeta(turn=turn.id, stream=stream, request=body, **names)
+    with pytest.raises(MetaError, match=f"meta.stream: {says}"):
+        log.store.write(lambda write: plan_event(write, EventDraft(topic=CALL, meta=meta), NO_PAYLOAD, Sources()))
+    assert log.verify().clean

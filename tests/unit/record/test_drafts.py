@@ -188,8 +188,8 @@ class TestTurnDraft:
             ({"usage": []}, "usage"),
             ({"usage": Usage(input_tokens="a")}, "usage"),  # type: ignore[arg-type]
             ({"usage": Usage(input_tokens=-4)}, "usage"),
-            ({"origin": Origin(format=1, ids=["x"])}, "origin"),  # type: ignore[arg-type]
-            ({"origin": Origin(format="x", ids="x")}, "origin"),  # type: ignore[arg-type]
+            ({"origin": Origin(format=1, ids=["x"])}, "origin.format"),  # type: ignore[arg-type]
+            ({"origin": Origin(format="x", ids="x")}, "origin.ids"),  # type: ignore[arg-type]
             ({"origin": Origin(format="\ud800", ids=[])}, "origin.format"),
             ({"call": "not-an-id"}, "call"),
             ({"call": 5}, "call"),

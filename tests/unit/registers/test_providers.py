@@ -1,5 +1,7 @@
 """Providers: which may be called, and where they are."""
 
+from typing import Any
+
 import pytest
 
 from turnlog import MetaError, SecretError, TurnLog, UnknownProviderError
@@ -50,3 +52,11 @@ def test_base_url_has_no_secret_in_it(log: TurnLog, url: str) -> None:
     assert "pass" not in str(caught.value)
     assert "0123" not in str(caught.value)
     assert log.stats().events == 0
+
+
+@pytest.mark.parametrize("fields", [{"adapter": 3}, {"adapter": b"openai_chat"}, {"key_variable": ["KEY"]}])
+def test_what_is_of_another_type_is_refused(log: TurnLog, fields: dict[str, Any]) -> None:
+    """Nothing is recorded that could not be read again."""
+    with pytest.raises(MetaError, match=f"provider.{next(iter(fields))}: "):
+        log.providers.set("mine", **fields)
+    assert log.providers.all() == []

@@ -1,5 +1,6 @@
 """MCP servers by name."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,33 @@ def test_time_out_is_a_number_of_seconds(log: TurnLog, timeout_s: float) -> None
     """Above zero, and finite."""
     with pytest.raises(MetaError):
         log.servers.set("a", ["run"], timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"command": "python notes.py"}, "command: expected a list of texts, such as ['python', 'notes_server.py']"),
+        ({"command": [Path("/bin/notes")]}, "command[0]: expected str, got PosixPath"),
+        ({"command": 3}, "command: expected a list of texts"),
+        ({"env": "API_KEY"}, "env: expected a list of texts, such as ['API_KEY'], got str"),
+        ({"roots": "/home"}, "roots: expected a list of texts"),
+        ({"cwd": Path("/srv")}, "server.cwd: PosixPath is not JSON"),
+        ({"cwd": b"/srv"}, "server.cwd: bytes is not JSON"),
+        ({"cwd": 3}, "server.cwd: expected 'str', got 'int'"),
+        ({"cwd": "\ud800"}, "server.cwd: not valid UTF-8"),
+        ({"timeout_s": True}, "server.timeout_s: expected 'float | null', got 'bool'"),
+        ({"expands": 3}, "server.expands: expected 'bool', got 'int'"),
+        ({"env_values": {"A": 3}}, "server.env_values[...]: expected 'str', got 'int'"),
+    ],
+)
+def test_what_is_of_another_type_is_refused(log: TurnLog, fields: dict[str, Any], says: str) -> None:
+    """With what was expected; nothing is recorded, and nothing is made to fit."""
+    with pytest.raises(MetaError, match=re.escape(says)):
+        log.servers.set("a", **{"command": ["run"], **fields})
+    assert (log.servers.all(), [*log.events()]) == ([], [])
+    with pytest.raises(MetaError):
+        log.servers.set_all([ServerMeta(action="register", name="a", command=("run",), cwd=b"/srv")])  # type: ignore[arg-type]
+    assert log.servers.all() == []
 
 
 @pytest.mark.parametrize("name", ["a___b", "a b", "", "é", "a/b"])
