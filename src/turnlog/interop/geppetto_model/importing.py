@@ -55,6 +55,9 @@ _yaml_begins = (
 _READ = ("api", "id", "media_type", "model", "name", "provider", "type")
 """Texts of payloads that have no marks: what a block becomes depends on what they say."""
 
+_WHAT_MAX = 1_000
+"""So many characters of what is wrong are told: it can name what is long."""
+
 _space = re.compile(r"\s*")
 _Record = dict[str, JSONValue]
 
@@ -160,6 +163,7 @@ class _Documents(Source[frozenset[str], _Details]):
 
     def _problem(self, place: int, what: str, redaction: Redaction) -> None:
         """Say what is wrong, without what hooks take out of it: it can name what stands in the file."""
+        what = what if len(what) <= _WHAT_MAX else f"{what[:_WHAT_MAX]}…"
         text, _ = redaction.line(msgspec.json.encode(what), FORMAT)
         self.problems.append(Problem(place=place, what=msgspec.json.decode(text, type=str)))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from itertools import islice
+from types import SimpleNamespace
 from typing import IO, Any
 
 import yaml
@@ -17,13 +17,19 @@ from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from turnlog.interop.geppetto_model.yaml_scalars import FORMS, integer_of, number_of
+from turnlog.interop.texts import BOM
+from turnlog.model.pieces import PIECE
 
-UNREADABLE = (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError)
-"""What PyYAML raises of what is not YAML, or not what its spelling, or a tag, promises."""
+UNREADABLE = (yaml.YAMLError, RecursionError, ValueError, AttributeError)
+"""What PyYAML raises of what is not YAML, or no text at all."""
+
+_SHOWN = 60
+"""So many characters of a scalar are told."""
 
 _TEXT = "tag:yaml.org,2002:str"
 _HALF = re.compile("[\ud800-\udfff]")
 _MERGE = "tag:yaml.org,2002:merge"
+_VALUE = "tag:yaml.org,2002:value"
 
 
 class Loader(yaml.SafeLoader):
@@ -41,10 +47,19 @@ class Loader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             raise _problem("aliases (*name) are not read: write what they stand for", self.peek_event())
         node = super().compose_node(parent, index)
+        if node is not None and node.tag == _VALUE:
+            raise _problem("the tag !!value is not read: write the text that is meant", node)
         is_key = isinstance(parent, yaml.MappingNode) and index is None
         if self.mark is not None and isinstance(node, yaml.ScalarNode) and node.tag == _TEXT and not is_key:
             node.value = self.mark(node.value)
         return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Return the value of a node."""
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError, AttributeError) as error:  # what its spelling, or a tag, promises
+            raise _problem(f"{_shown(node)} cannot be read as {node.tag}: quote it if it is text", node) from error
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Return a record."""
@@ -63,7 +78,7 @@ class Loader(yaml.SafeLoader):
             if isinstance(key, Hashable):
                 found.add(key)
             if found & seen:
-                raise _problem(f"the key {key_node.value!r} is there twice", key_node)
+                raise _problem(f"the key {_shown(key_node)} is there twice", key_node)
             seen |= found
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
@@ -75,7 +90,9 @@ class Loader(yaml.SafeLoader):
 
     def integer(self, node: yaml.ScalarNode) -> int:
         """Return an integer."""
-        return integer_of(self.construct_scalar(node))
+        value = integer_of(self.construct_scalar(node))
+        str(value)  # of so many digits that Python does not write them: ValueError
+        return value
 
     def number(self, node: yaml.ScalarNode) -> float | str:
         """Return a number; text for one that is too large."""
@@ -95,7 +112,8 @@ if yaml.__with_libyaml__:
         get_single_node = Composer.get_single_node
 
         def __init__(self, text: str | IO[bytes]) -> None:
-            CParser.__init__(self, text)
+            # A file without its name, which can be a number.
+            CParser.__init__(self, text if isinstance(text, str) else SimpleNamespace(read=text.read))
             Composer.__init__(self)
             SafeConstructor.__init__(self)
             Resolver.__init__(self)
@@ -114,7 +132,7 @@ def documents(text: str | IO[bytes], mark: Callable[[str], str] | None = None) -
     """Give the values of the documents of a YAML text, as far as it can be read.
 
     libyaml reads it, where PyYAML has that: some fifty times as fast as PyYAML itself, with a fraction of the memory.
-    What it refuses is read by PyYAML, which takes a little more, and says more of what is wrong.
+    What it would refuse is for PyYAML, which takes a little more, and says more of what is wrong.
 
     Args:
         text: the text, or a file in UTF-8 that is at its beginning.
@@ -123,26 +141,51 @@ def documents(text: str | IO[bytes], mark: Callable[[str], str] | None = None) -
     Raises:
         UNREADABLE: what follows is not valid YAML.
     """
-    given = 0
-    if _LibyamlLoader is not None:
-        with suppress(*UNREADABLE, TypeError):
-            for value in _read(_LibyamlLoader(text), mark):
-                yield value
-                given += 1
-            return
-    if not isinstance(text, str):
-        text.seek(0)
-        text = text.read().decode()
-    yield from islice(_read(Loader(text), mark), given, None)
-
-
-def _read(loader: Loader, mark: Callable[[str], str] | None) -> Iterator[Any]:
+    loader = _loader(text)
     loader.mark = mark
     try:
         while loader.check_data():
             yield loader.get_data()
     finally:
         loader.dispose()
+
+
+def _loader(text: str | IO[bytes]) -> Loader:
+    """Return what reads a text: with libyaml, where that can read all of it, and as PyYAML does.
+
+    At the beginning of a line it passes over a byte order mark, and takes the line for indented.
+    """
+    if _LibyamlLoader is not None and not _has_inner_mark(text):
+        with suppress(*UNREADABLE, TypeError):
+            _LibyamlLoader(text).raw_parse()  # pyright: ignore[reportAttributeAccessIssue]
+            _rewind(text)
+            return _LibyamlLoader(text)
+        _rewind(text)
+    return Loader(text if isinstance(text, str) else text.read().decode())
+
+
+def _rewind(text: str | IO[bytes]) -> None:
+    if not isinstance(text, str):
+        text.seek(0)
+
+
+def _has_inner_mark(text: str | IO[bytes]) -> bool:
+    """Tell whether a text has a byte order mark behind its beginning. A file is at its beginning again."""
+    if isinstance(text, str):
+        return text.find(BOM.decode(), 1) > 0
+    end = text.read(len(BOM))[1:]
+    while piece := text.read(PIECE):
+        if BOM in end + piece:
+            break
+        end = piece[1 - len(BOM) :]
+    _rewind(text)
+    return bool(piece)
+
+
+def _shown(node: yaml.Node) -> str:
+    """Return the beginning of what a node has, for people."""
+    text = node.value if isinstance(node.value, str) else type(node).__name__
+    return repr(text[:_SHOWN]) + ("…" if len(text) > _SHOWN else "")
 
 
 def _problem(problem: str, at: yaml.Node | yaml.Event) -> yaml.MarkedYAMLError:

@@ -12,6 +12,7 @@ import yaml
 from turnlog import ContentError, TurnLog
 from turnlog.interop import geppetto
 from turnlog.interop.geppetto_model import loading
+from turnlog.model.pieces import PIECE
 
 PARTS = [
     *("a", "key", "- ", "-", ": ", ":", "? ", "|", "|-\n", "|2\n", ">", "> \n", ">+\n", "\n", "\n  ", "\n    ", " "),
@@ -64,7 +65,7 @@ def test_a_file_is_read_up_to_what_is_wrong(
     ]
 
 
-def test_what_libyaml_refuses_is_read_from_the_beginning_by_the_other(tmp_path: Path) -> None:
+def test_what_libyaml_refuses_is_read_by_the_other(tmp_path: Path) -> None:
     """Such as two halves of a pair, each escaped: as text, and of a file."""
     text = 'id: t\n---\nblocks: [{kind: user, payload: {text: "\\ud83d\\ude00"}}]'
     assert [*loading.documents(text)][1]["blocks"][0]["payload"] == {"text": "\U0001f600"}
@@ -72,6 +73,65 @@ def test_what_libyaml_refuses_is_read_from_the_beginning_by_the_other(tmp_path: 
     path.write_text(text, encoding="utf-8")
     with path.open("rb") as file:
         assert [*loading.documents(file)] == [*loading.documents(text)]
+
+
+@pytest.mark.parametrize(
+    "before", ["", "# c\n", "\n", "\ufeff", "id: t1\nblocks: []\n---\n", "# " + "c" * PIECE + "\n"]
+)
+def test_byte_order_mark_inside_loses_nothing(tmp_path: Path, before: str) -> None:
+    """Such as that of a file that was put behind another one: libyaml would take its first line for indented."""
+    text = f"{before}\ufeffid: t2\nblocks: [{{kind: user, payload: {{text: a}}}}]\n"
+    path = tmp_path / "turns.yaml"
+    path.write_text(text, encoding="utf-8")
+    with TurnLog.open("memory://") as log:
+        report = log.import_transcript("geppetto", path)
+        assert [log.text(turn.id) for turn in log.latest(9)] == ["a"]
+    assert len(report.problems) == (0 if not before else 1)
+    with path.open("rb") as file:
+        assert [*loading.documents(file)][-1]["blocks"] == [{"kind": "user", "payload": {"text": "a"}}]
+
+
+def test_what_is_wrong_is_told_by_the_parser_that_read_the_rest(tmp_path: Path) -> None:
+    """A tab is for libyaml, halves of a pair are for PyYAML: what both refuse is told of where the reading ended."""
+    path = tmp_path / "turns.yaml"
+    good = "blocks: [{kind: user, payload: {text: a\tb}}]\n---\n"
+    path.write_text(f"{good}id: t\nid: t\n---\n{good}", encoding="utf-8")
+    with TurnLog.open("memory://") as log:
+        report = log.import_transcript("geppetto", path)
+    assert report.turns_added == 1
+    assert [problem.what for problem in report.problems] == [
+        "document: not valid YAML: the key 'id' is there twice in \"<file>\", line 4, column 1: from there on nothing "
+        "was read"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (f"0x{'60' * 2_400}", f"'0x{'60' * 29}'… cannot be read as tag:yaml.org,2002:int: quote it if it is text"),
+        ("9" * 5_000, f"'{'9' * 60}'… cannot be read as tag:yaml.org,2002:int: quote it if it is text"),
+        ("!!bool maybe", "'maybe' cannot be read as tag:yaml.org,2002:bool: quote it if it is text"),
+        ("!!timestamp soon", "'soon' cannot be read as tag:yaml.org,2002:timestamp: quote it if it is text"),
+        (f"{{{'k' * 90}: 1, {'k' * 90}: 2}}", f"the key '{'k' * 60}'… is there twice"),
+        ("!!str {!!value =: a}", "the tag !!value is not read: write the text that is meant"),
+        ("{? !!str {!!value =: a} : b}", "the tag !!value is not read: write the text that is meant"),
+    ],
+)
+def test_what_cannot_be_read_as_its_tag_is_told_with_its_line(value: str, says: str) -> None:
+    """In a line that is not too long."""
+    with pytest.raises(ContentError) as raised:
+        geppetto.turn_from_yaml(f"id: t\nblocks:\n- kind: user\n  payload:\n    a: {value}\n")
+    assert str(raised.value).startswith(f"turn: not valid YAML: {says} in ")
+    assert "line 5, column " in str(raised.value)
+
+
+def test_what_is_long_is_told_in_short(tmp_path: Path) -> None:
+    """A kind, or a key that is unknown."""
+    path = tmp_path / "turn.yaml"
+    path.write_text(f"id: t\nblocks:\n- kind: {'k' * 5_000}\n  payload: {{text: a}}\n", encoding="utf-8")
+    with TurnLog.open("memory://") as log:
+        report = log.import_transcript("geppetto", path)
+    assert [len(problem.what) for problem in report.problems] == [1_001]
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "- " * 5_000, "{a: " * 5_000])
