@@ -72,6 +72,27 @@ def test_whatever_a_tool_raises_the_model_is_told(log: TurnLog, error: BaseExcep
     )
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+def test_an_error_without_a_message_to_show_is_told_by_its_class(log: TurnLog, *, is_async: bool) -> None:
+    """A plain function does not keep the run waiting until its time is over: an error is what it has raised."""
+
+    class StatusError(Exception):
+        def __str__(self) -> str:
+            raise TypeError("a text and a number")
+
+    async def leave() -> None:
+        raise StatusError
+
+    def leave_plainly() -> None:
+        raise StatusError
+
+    leave_plainly.__name__ = "leave"
+    tool = leave if is_async else leave_plainly
+    result = run(log, Scripted(call(("leave", {})), say("Done.")), tools=tool, tool_timeout_s=5)
+    said = "StatusError: (its message cannot be shown: TypeError)"
+    assert (result.stopped, results(log, result.head.id)) == ("done", [("c1", said, True)])
+
+
 def test_what_a_toolbox_leaves_by_the_model_is_told(log: TurnLog) -> None:
     """It breaks its contract, as with any other exception."""
 

@@ -184,10 +184,9 @@ async def _in_thread(function: Function, given: Mapping[str, Any]) -> ToolOutcom
     def work() -> None:
         try:
             value = context.run(function, **given)
+            outcome = cast("Awaitable[object]", value) if inspect.isawaitable(value) else _outcome(value)
         except BaseException as error:  # noqa: BLE001 - whatever a tool raises, `sys.exit()` too, the model is told
             outcome = _raised(error)
-        else:
-            outcome = cast("Awaitable[object]", value) if inspect.isawaitable(value) else _outcome(value)
         with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, outcome)
 

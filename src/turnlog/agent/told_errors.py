@@ -11,6 +11,8 @@ _CAUSE_CHARACTERS_MAX = 1000
 def told_error(error: BaseException) -> str:
     """Return the class and the message of an error on one line. A group is told with what is in it.
 
+    An error whose message cannot be had, because its `__str__` raises, is told by its class.
+
     Of a group 10 errors are told at most, each with up to 1,000 characters, and how many more there are.
     """
     if not isinstance(error, BaseExceptionGroup):
@@ -37,7 +39,11 @@ def _causes(group: BaseExceptionGroup[Any]) -> list[BaseException]:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        message = str(error)
+    except Exception as broken:  # noqa: BLE001 - the code of a tool says what its errors say
+        message = f"(its message cannot be shown: {type(broken).__name__})"
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _cut(text: str) -> str:
