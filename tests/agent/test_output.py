@@ -3,7 +3,7 @@
 import asyncio
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 import pydantic
@@ -313,6 +313,24 @@ def test_a_function_is_no_type() -> None:
     """Pydantic takes it for one."""
     with pytest.raises(MetaError, match="look is a function"):
         Output.of(look)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ({"type": "object", "properties": {}}, r"this is a JSON Schema: give `Output\.of_schema"),
+        ({"a": int}, r"this is a JSON Schema: give `Output\.of_schema"),
+        ("", r"a text is no type: give a type, or `Output\.of_schema"),
+        ('{"type":"object"}', r"a text is no type: give a type, or `Output\.of_schema"),
+        (list[cast("Any", {"a": int})], "has no JSON Schema"),
+        (dict[str, cast("Any", {"type": "nix"})], "has no JSON Schema"),
+    ],
+)
+def test_a_schema_is_no_type(log: TurnLog, kind: Any, why: str) -> None:
+    """It is said how to give one; nothing is recorded."""
+    with pytest.raises(MetaError, match=why):
+        run(log, Scripted(), output=kind)
+    assert log.threads() == []
 
 
 def test_what_is_no_class_is_a_type() -> None:

@@ -9,12 +9,23 @@ from typing import Any, TypeVar
 
 import msgspec
 import pydantic
+import pydantic_core
 
 from turnlog.agent.output_check import told
 from turnlog.agent.reply_json import parsed
 from turnlog.errors import MetaError, OutputError
 
 U = TypeVar("U")
+
+_NO_SCHEMA = (
+    TypeError,
+    ValueError,
+    NameError,
+    LookupError,
+    pydantic.errors.PydanticUserError,
+    pydantic_core.SchemaError,
+)
+"""What pydantic raises of what is no type."""
 
 
 def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
@@ -25,13 +36,17 @@ def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
     """
     if inspect.isroutine(kind):
         raise MetaError(f"output: {kind.__name__} is a function: give a type, or `Output.of_schema`", field="output")
+    if isinstance(kind, Mapping):
+        raise MetaError("output: this is a JSON Schema: give `Output.of_schema(…)` of it, or a type", field="output")
+    if isinstance(kind, str):
+        raise MetaError("output: a text is no type: give a type, or `Output.of_schema`", field="output")
     is_struct = inspect.isclass(kind) and issubclass(kind, msgspec.Struct)
     try:
         if is_struct:
             return _inlined(msgspec.json.schema(kind)), _struct_reader(kind)
         adapter = pydantic.TypeAdapter(kind)
         return _inlined(adapter.json_schema()), _pydantic_reader(adapter)
-    except (TypeError, ValueError, NameError, pydantic.errors.PydanticUserError) as error:
+    except _NO_SCHEMA as error:
         try:  # pydantic knows nothing of structs, and msgspec of lists of them
             return _inlined(msgspec.json.schema(kind)), _struct_reader(kind)
         except (TypeError, ValueError, NameError):
