@@ -1,6 +1,7 @@
 """A log that is closed while a run is at work on it."""
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -100,3 +101,25 @@ def test_a_run_begins_in_no_log_that_is_closed(url: str) -> None:
     with pytest.raises(StoreClosedError, match="closed"):
         log.run("Go.", **values(**SETTINGS, adapter=adapter))
     assert adapter.bodies == []
+
+
+def test_events_that_nobody_reads_on_say_nothing_of_a_log_that_is_closed(url: str) -> None:
+    """Also where they are still there: only who asks for the next one is told."""
+    told: list[dict[str, Any]] = []
+
+    async def go() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        log, adapter = TurnLog.open(url), Scripted([{"text": "Half"}, HANG], [{"text": "Half"}, HANG])
+        left, read = (log.run_events("Go.", **values(**SETTINGS, adapter=adapter)) for _ in range(2))
+        await anext(left)
+        async for event in read:
+            if event.kind == "delta":
+                break
+        await asyncio.to_thread(log.close)
+        with pytest.raises(StoreClosedError, match=MESSAGE):
+            async for _ in read:
+                pass
+
+    asyncio.run(go())
+    gc.collect()
+    assert told == []

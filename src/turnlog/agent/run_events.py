@@ -11,7 +11,7 @@ from msgspec import Struct
 from typing_extensions import TypeVar
 
 from turnlog.agent.letting_go import carried, result_of
-from turnlog.errors import RunError
+from turnlog.errors import RunError, StoreClosedError
 
 if TYPE_CHECKING:
     from turnlog.agent.events import RunEvent
@@ -111,7 +111,7 @@ class RunEvents(Generic[T]):
             run.cancel()
             await asyncio.wait([run])
             if not run.cancelled():
-                result_of(run)
+                _result(run)
         if not self._is_asked:
             await self._events.aclose()
 
@@ -175,16 +175,32 @@ async def _followed(start: _Start[T], state: _State) -> AsyncGenerator[RunEvent 
 
     if state.closed:
         return
-    state.run = run = asyncio.ensure_future(carried(start(told.put_nowait, on_delta)))
+    state.run = run = asyncio.ensure_future(carried(_ended(start(told.put_nowait, on_delta))))
     run.add_done_callback(lambda _: told.put_nowait(None))
     try:
         while (event := await told.get()) is not None:
             yield event
         if not state.closed:
-            yield RunFinished(result=result_of(run))
+            yield RunFinished(result=_result(run))
     finally:
         if not run.done():
             run.cancel()
             await asyncio.wait([run])
             if not run.cancelled():
-                result_of(run)
+                _result(run)
+
+
+async def _ended(run: Coroutine[Any, Any, RunResult[T]]) -> RunResult[T] | StoreClosedError:
+    """Return the error of a run whose log was closed: who asks for no event more is not to be told of it."""
+    try:
+        return await run
+    except StoreClosedError as error:
+        return error
+
+
+def _result(run: asyncio.Future[RunResult[T] | StoreClosedError]) -> RunResult[T]:
+    """Return what a run came to, or raise what it has raised."""
+    result = result_of(run)
+    if isinstance(result, StoreClosedError):
+        raise result
+    return result
