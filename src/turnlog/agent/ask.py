@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
+from turnlog.agent.run_checks import check_kind, check_one_of, several
 from turnlog.providers import Connection, OnLoss, Parameters, Provider
 from turnlog.providers.replay import RecordedReply
 
@@ -34,3 +37,25 @@ class Ask(Struct, frozen=True, kw_only=True):
     connection: Connection | None = None
     adapter: Provider | None = None
     replay: Replies | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            RunError: one is of another type, or unknown.
+        """
+        if self.on_loss is not None:
+            # The text itself: nothing else goes into the record of a call.
+            force_setattr(self, "on_loss", check_one_of("on_loss", self.on_loss, get_args(OnLoss)))
+        check_kind("stream", self.stream, bool, "bool")
+        for name, kind, expected in (
+            ("params", Mapping, "a record of parameters"),
+            ("tool_choice", (str, Mapping), "auto, none, required or the name of a tool"),
+            ("connection", Connection, "turnlog.providers.Connection"),
+            ("adapter", Provider, "turnlog.providers.Provider"),
+            ("replay", Mapping, "recorded replies (calls.replies())"),
+        ):
+            if getattr(self, name) is not None:
+                check_kind(name, getattr(self, name), kind, expected)
+        for replies in (self.replay or {}).values():
+            several("replay", replies, lambda reply: isinstance(reply, RecordedReply), "recorded replies")

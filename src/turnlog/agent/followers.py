@@ -23,7 +23,7 @@ from turnlog.agent.events import (
 )
 from turnlog.agent.letting_go import GRACE_S, ended_or_left
 from turnlog.agent.policy import OnApproval
-from turnlog.errors import RunError
+from turnlog.agent.run_checks import check_callback
 from turnlog.model import ContextWindow, Delta
 from turnlog.store.telling import logger
 
@@ -44,10 +44,10 @@ class Followers(Struct, frozen=True, kw_only=True):
         Raises:
             RunError: one of them is no function.
         """
-        for name in self.__struct_fields__:
-            given = getattr(self, name)
-            if given is not None and not callable(given):
-                raise RunError(f"{name}: expected a function, got {type(given).__name__}")
+        check_callback("on_approval", self.on_approval)
+        check_callback("on_window", self.on_window)
+        check_callback("on_delta", self.on_delta)
+        check_callback("on_event", self.on_event)
 
     def tell(self, event: RunEvent) -> None:
         """Tell of an event, and have it in the records of logging."""

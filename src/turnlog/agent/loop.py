@@ -20,6 +20,7 @@ from turnlog.agent.output import Output
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.policy import OnApproval, Policy
 from turnlog.agent.result import RunResult
+from turnlog.agent.run_checks import check_kind, several
 from turnlog.agent.run_events import as_events
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.running import Run
@@ -30,13 +31,20 @@ from turnlog.agent.toolbox import Toolbox
 from turnlog.errors import MetaError, RunError
 from turnlog.model import Delta
 from turnlog.model.plain import plain_json
+from turnlog.record.fields import (
+    check_bookmark,
+    check_continues,
+    check_expected_head,
+    check_inherited,
+    check_subject,
+    check_type,
+)
 from turnlog.record.secrets import refuse_secrets
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T", default=None)
 V = TypeVar("V", Policy, Ask)
-F = TypeVar("F", bound=Callable[..., Any])
 
 Tools = Toolbox | Function | Sequence[Toolbox | Function]
 """Tools that are given to a run: Python functions, toolboxes, or several of both."""
@@ -118,8 +126,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         Why it stopped, the turns that it recorded, the last reply, and the tokens.
 
     Raises:
-        RunError: the run cannot begin, or another one was still at work after `policy.wait_s`: nothing was recorded.
-            `why` it stopped is in the result.
+        RunError: the run cannot begin, as where an argument is not what it should be, or another one was still at work
+            after `policy.wait_s`: nothing was recorded. `why` it stopped is in the result.
         UnknownTurnError, UnknownPointerError, UnknownProviderError, UnknownServerError: nothing has this name; nothing
             was recorded.
         MissingKeyError, MissingPackageError: the provider is not set up; nothing was recorded.
@@ -133,26 +141,29 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         ContentError, MetaError, SecretError, RedactionError, HeadConflictError: as for `add_turn`.
     """
     policy, ask = _given(policy, Policy, "policy"), _given(ask, Ask, "ask")
-    given_params: dict[str, Any] = plain_json(ask.params or {}, "params", MetaError)
+    choice = {} if ask.tool_choice is None else {"tool_choice": ask.tool_choice}
+    given_params: dict[str, Any] = plain_json({**(ask.params or {}), **choice}, "params", MetaError)
     refuse_secrets(given_params, field="params")
-    if ask.tool_choice is not None:
-        given_params["tool_choice"] = ask.tool_choice
+    check_kind("respond", respond, bool, "bool")
+    named = _inherited(pointer, servers, search, tool_mode)
     # What makes a schema of a type takes a while to import: not in the event loop.
     wanted = output if output is None or isinstance(output, Output) else await asyncio.to_thread(Output.of, output)
     if wanted is not None:
         if "output_schema" in given_params:
             raise RunError("params.output_schema and output say the same: leave one of them out")
         given_params["output_schema"] = wanted.parameter
-    named = {"provider_ptr": pointer, "servers": servers, "search": search, "tool_mode": tool_mode}
     run = Run(
         log,
-        bookmark=bookmark,
-        expected_head=expected_head,
-        subject=subject,
+        bookmark=check_bookmark(bookmark),
+        expected_head=check_expected_head(expected_head),
+        subject=check_subject(subject),
         policy=policy,
-        layers=Layers(model=_several(around_model), tool=_several(around_tool)),
+        layers=Layers(
+            model=several("around_model", around_model, callable, "async functions"),
+            tool=several("around_tool", around_tool, callable, "async functions"),
+        ),
         asked=Asked(
-            named=Named.of(ask, pointer=pointer, provider=provider, model=model),
+            named=Named.of(ask, pointer=pointer, provider=_text(provider, "provider"), model=_text(model, "model")),
             params=given_params,
             on_loss=ask.on_loss,
             stream=ask.stream,
@@ -160,11 +171,11 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         ),
         followers=Followers(on_approval=on_approval, on_delta=on_delta, on_event=on_event, on_window=on_window),
     )
-    given = {name: value for name, value in named.items() if value is not None}
+    begins_at = check_continues(continues, respond=False)
     opening = Opening(content=content, system=system, attachments=attachments)
     async with until_closed(log.executors.long_work):
         with hurried_when_cancelled():
-            return await delivered(run.run(opening, continues, respond, given, _toolboxes(tools)))
+            return await delivered(run.run(opening, begins_at, respond, named, _toolboxes(tools)))
 
 
 def _in_own_loop(function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
@@ -183,9 +194,22 @@ run = _in_own_loop(arun)
 run_events = as_events(arun)
 
 
-def _several(given: F | Sequence[F]) -> tuple[F, ...]:
-    """Return middleware: a function is one."""
-    return (given,) if callable(given) else tuple(given)
+def _inherited(
+    pointer: str | None, servers: Sequence[str] | None, search: bool | None, tool_mode: str | None
+) -> dict[str, Any]:
+    """Return the options that a caller gave, for the turn that the run adds.
+
+    Raises:
+        MetaError, SecretError: as for `check_inherited`.
+    """
+    search = None if search is None else check_type(search, bool, "search")
+    named = {"provider_ptr": _text(pointer, "pointer"), "servers": servers, "search": search}
+    named["tool_mode"] = _text(tool_mode, "tool_mode")
+    return check_inherited(None, {name: value for name, value in named.items() if value is not None}) or {}
+
+
+def _text(value: str | None, name: str) -> str | None:
+    return None if value is None else check_type(value, str, name)
 
 
 def _given(value: V | None, kind: type[V], name: str) -> V:
@@ -203,7 +227,11 @@ def _given(value: V | None, kind: type[V], name: str) -> V:
 
 def _toolboxes(tools: Tools) -> list[Toolbox]:
     """Return tools as toolboxes: functions together in one, behind the others."""
-    given = [tools] if isinstance(tools, Toolbox) or callable(tools) else list(tools)
+    given: tuple[Toolbox | Function, ...] = several("tools", tools, _is_tool, "functions or toolboxes")
     functions = [tool for tool in given if not isinstance(tool, Toolbox)]
     boxes = [tool for tool in given if isinstance(tool, Toolbox)]
     return [*boxes, Functions(functions)] if functions else boxes
+
+
+def _is_tool(value: object) -> bool:
+    return isinstance(value, Toolbox) or callable(value)

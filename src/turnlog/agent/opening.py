@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from turnlog.agent.run_checks import check_kind, several
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.errors import RunError
 from turnlog.ids import new_id
@@ -80,13 +82,15 @@ class Opening(Struct, frozen=True, kw_only=True):
         A system prompt that is the last one of the thread already is left out.
 
         Raises:
-            RunError: there is something to go before content, and no content; or the system prompt is empty.
+            RunError: there is something to go before content, and no content; the system prompt is empty; or one of
+                them is of another type.
             DocumentError: a file cannot be read.
         """
-        given = self.attachments
-        files = [given] if isinstance(given, str | Path | Attached) else list(given)
-        if self.system is not None and not self.system.strip():
-            raise RunError("system is empty: give a system prompt, or leave it out")
+        files = several("attachments", self.attachments, _is_attachment, "paths of files, or documents")
+        if self.system is not None:
+            check_kind("system", self.system, str, "str")
+            if not self.system.strip():
+                raise RunError("system is empty: give a system prompt, or leave it out")
         if self.content is None:
             named = [*(["system"] if self.system else []), *(["attachments"] if files else [])]
             if named:
@@ -174,6 +178,10 @@ def instruction_turns(log: RunLog, parents: Sequence[str], instructions: Mapping
         return []
     there = {text for parent in parents for text in _system_texts(log, parent)}
     return [turn_draft(part, role="system") for part in parts if part not in there]
+
+
+def _is_attachment(value: object) -> bool:
+    return isinstance(value, str | PathLike | Attached)
 
 
 def _id(draft: TurnDraft) -> str:

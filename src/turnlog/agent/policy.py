@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from turnlog.agent.bounds import RESULT_BYTES_MAX
-from turnlog.errors import RunError
+from turnlog.agent.run_checks import check_number, check_one_of, check_patterns, check_seconds
 from turnlog.model import ToolUse
 
 Approve = Literal["ask", "auto", "never"]
@@ -104,32 +104,26 @@ class Policy(Struct, frozen=True, kw_only=True):
         """Check the fields.
 
         Raises:
-            RunError: one is out of its bounds.
+            RunError: one is of another type, or out of its bounds.
         """
-        _one_of("approve", self.approve, get_args(Approve))
-        _one_of("on_tool_error", self.on_tool_error, get_args(OnToolError))
-        _one_of("on_interrupted", self.on_interrupted, get_args(OnInterrupted))
-        for name, least in (("iterations_max", 1), ("parallel_max", 1), ("tool_retries_max", 0)):
-            if getattr(self, name) < least:
-                raise RunError(f"{name}: {getattr(self, name)} is less than {least}")
-        if self.total_tokens_max is not None and self.total_tokens_max < 1:
-            raise RunError(f"total_tokens_max: {self.total_tokens_max} is less than 1: give None for no limit")
-        if self.result_bytes_max is not None and self.result_bytes_max < 1:
-            raise RunError(f"result_bytes_max: {self.result_bytes_max} is less than 1: give None for no limit")
-        if self.time_max_s is not None and not self.time_max_s > 0:
-            raise RunError(f"time_max_s: {self.time_max_s:g} is not more than 0: give None for no limit")
-        if self.tries_max is not None and self.tries_max < 1:
-            raise RunError(f"tries_max: {self.tries_max} is less than 1")
-        if not self.retry_wait_max_s >= 0:
-            raise RunError(f"retry_wait_max_s: {self.retry_wait_max_s:g} is less than 0")
-        if self.call_timeout_s is not None and not self.call_timeout_s > 0:
-            raise RunError(f"call_timeout_s: {self.call_timeout_s:g} is not more than 0: give None for the default")
-        if self.wait_s is not None and not self.wait_s > 0:
-            raise RunError(f"wait_s: {self.wait_s:g} is not more than 0: give None for not at all")
-        if not self.tool_timeout_s > 0:
-            raise RunError(f"tool_timeout_s: {self.tool_timeout_s:g} is not more than 0")
-        if not self.tool_retry_wait_s >= 0:
-            raise RunError(f"tool_retry_wait_s: {self.tool_retry_wait_s:g} is less than 0")
+        check_one_of("approve", self.approve, get_args(Approve))
+        check_one_of("on_tool_error", self.on_tool_error, get_args(OnToolError))
+        check_one_of("on_interrupted", self.on_interrupted, get_args(OnInterrupted))
+        check_patterns("allow", self.allow)
+        if self.offer is not None:
+            check_patterns("offer", self.offer)
+        check_number("iterations_max", self.iterations_max, 1)
+        check_number("parallel_max", self.parallel_max, 1)
+        check_number("tool_retries_max", self.tool_retries_max, 0)
+        check_number("total_tokens_max", self.total_tokens_max, 1, none="no limit")
+        check_number("result_bytes_max", self.result_bytes_max, 1, none="no limit")
+        check_number("tries_max", self.tries_max, 1, none="the default")
+        check_seconds("time_max_s", self.time_max_s, none="no limit")
+        check_seconds("call_timeout_s", self.call_timeout_s, none="the default")
+        check_seconds("wait_s", self.wait_s, none="not at all")
+        check_seconds("tool_timeout_s", self.tool_timeout_s)
+        check_seconds("retry_wait_max_s", self.retry_wait_max_s, may_be_0=True)
+        check_seconds("tool_retry_wait_s", self.tool_retry_wait_s, may_be_0=True)
 
     def approval_of(self, tool: str) -> Approve:
         """Return what is to be done with a call of a tool."""
@@ -143,8 +137,3 @@ class Policy(Struct, frozen=True, kw_only=True):
 def _matches(tool: str, patterns: str | Sequence[str]) -> bool:
     """Tell whether a tool's name is of one of the patterns. A text is one of them, not one a letter."""
     return any(fnmatchcase(tool, pattern) for pattern in ((patterns,) if isinstance(patterns, str) else patterns))
-
-
-def _one_of(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise RunError(f"{name}: {value!r} is unknown (one of {', '.join(known)})")

@@ -11,6 +11,7 @@ from msgspec import Struct
 from typing_extensions import TypeVar
 
 from turnlog.agent.letting_go import carried, result_of
+from turnlog.agent.run_checks import check_callback
 from turnlog.errors import RunError, StoreClosedError
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ def as_events(
         def start(
             on_event: Callable[[RunEvent], None], on_delta: Callable[[Delta], None]
         ) -> Coroutine[Any, Any, RunResult[T]]:
+            for name in ("on_event", "on_delta"):
+                check_callback(name, given.get(name))
             told = {
                 "on_event": _both(given.get("on_event"), on_event),
                 "on_delta": _both(given.get("on_delta"), on_delta),

@@ -57,7 +57,7 @@ def find_start(
     """
     if respond and continues:
         raise RunError("continues and respond contradict each other: give one of them")
-    named = check_continues(continues or None, respond=False)
+    named = check_continues(continues, respond=False)
     if respond:
         named = (last_turn(log).id,)
     parents = [log.turn(headish) for headish in named]
