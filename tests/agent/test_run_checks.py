@@ -1,6 +1,7 @@
 """What is wrong with what a run is given is said before anything is recorded."""
 
 import asyncio
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,17 @@ def plain(*_: object) -> None:
     """Take anything."""
 
 
+async def awaited(*_: object) -> None:
+    """Take anything."""
+
+
+class Told:
+    """An async function, as an object."""
+
+    async def __call__(self, *_: object) -> None:
+        """Take anything."""
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"system": ["Be brief."]}, "system: expected str, got list"),
     ({"attachments": None}, "attachments: expected paths of files, or documents, got NoneType"),
@@ -87,6 +99,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"on_window": 3}, "on_window: expected a function, got int"),
     ({"on_event": 3}, "on_event: expected a function, got int"),
     ({"on_delta": 3}, "on_delta: expected a function, got int"),
+    ({"on_event": awaited}, "on_event: expected a plain function, got an async one, which nobody would await"),
+    ({"on_delta": functools.partial(awaited, 1)}, "on_delta: expected a plain function, got an async one"),
+    ({"on_delta": Told()}, "on_delta: expected a plain function, got an async one"),
 ]
 
 

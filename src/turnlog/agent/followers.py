@@ -42,12 +42,12 @@ class Followers(Struct, frozen=True, kw_only=True):
         """Refuse what cannot be called, before anything is recorded.
 
         Raises:
-            RunError: one of them is no function.
+            RunError: one of them is no function, or an async one that nobody would await.
         """
         check_callback("on_approval", self.on_approval)
         check_callback("on_window", self.on_window)
-        check_callback("on_delta", self.on_delta)
-        check_callback("on_event", self.on_event)
+        check_callback("on_delta", self.on_delta, awaited=False)
+        check_callback("on_event", self.on_event, awaited=False)
 
     def tell(self, event: RunEvent) -> None:
         """Tell of an event, and have it in the records of logging."""

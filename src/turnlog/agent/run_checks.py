@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
@@ -84,14 +85,23 @@ def check_patterns(name: str, value: object) -> None:
     several(name, cast("Collection[object]", value), lambda pattern: isinstance(pattern, str), "patterns of names")
 
 
-def check_callback(name: str, value: object) -> None:
+def check_callback(name: str, value: object, *, awaited: bool = True) -> None:
     """Check that a value is a function, or None.
+
+    Args:
+        name: the value's name.
+        value: the value.
+        awaited: whether it may be an async one.
 
     Raises:
         RunError: it is not.
     """
-    if value is not None and not callable(value):
+    if value is None:
+        return
+    if not callable(value):
         raise _other(name, value, "a function")
+    if not awaited and (inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(_call_of(value))):
+        raise RunError(f"{name}: expected a plain function, got an async one, which nobody would await")
 
 
 def several(name: str, given: T | Iterable[T], is_one: Callable[[object], bool], expected: str) -> tuple[T, ...]:
@@ -115,6 +125,10 @@ def several(name: str, given: T | Iterable[T], is_one: Callable[[object], bool],
         if not is_one(item):
             raise _other(name, item, expected)
     return items
+
+
+def _call_of(value: object) -> object:
+    return getattr(type(value), "__call__", None)  # noqa: B004 - whether that is async
 
 
 def _instead(none: str | None) -> str:

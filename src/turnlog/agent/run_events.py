@@ -132,7 +132,7 @@ def as_events(
             on_event: Callable[[RunEvent], None], on_delta: Callable[[Delta], None]
         ) -> Coroutine[Any, Any, RunResult[T]]:
             for name in ("on_event", "on_delta"):
-                check_callback(name, given.get(name))
+                check_callback(name, given.get(name), awaited=False)
             told = {
                 "on_event": _both(given.get("on_event"), on_event),
                 "on_delta": _both(given.get("on_delta"), on_delta),
