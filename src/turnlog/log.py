@@ -990,7 +990,7 @@ class TurnLog:
         Others can append meanwhile. Citations are checked: what was edited is not exported.
 
         Args:
-            file: where to write; opened for bytes.
+            file: where to write; opened for bytes. What it raises is raised as it is.
             headish: only the threads of this turn, or of these, with all that they continue; None for the whole log.
             ancestry: of these turns only the ancestries and the turns themselves.
             which: of all these turns only those of a time, a role or a model, each with its ancestry: what is exported
@@ -1003,14 +1003,14 @@ class TurnLog:
         Raises:
             UnknownTurnError: there is no such turn.
             NotFoundError: no turn is wanted.
-            MetaError: ancestry without a turn, no turns at all, a limit below 1, or `which` is no filter.
+            MetaError: ancestry without a turn, no turns at all, a limit below 1, `which` is no filter, or the file
+                is none that is open for bytes.
             CorruptionError: an event or a payload is not what was recorded.
             StoreBusyError: events were erased meanwhile; or, of a whole log, some have no place in it yet, and this is
                 a standby or a read-only session, which cannot give them one.
+            BlockingIOError: the file has no buffer, does not block, and takes no more for now.
         """
         heads = () if headish is None else (headish,) if isinstance(headish, str) else tuple(headish)
-        if not callable(getattr(file, "write", None)):
-            raise MetaError(f"file: expected a file that is open for bytes, got {type(file).__name__}", field="file")
         if ancestry and headish is None:
             raise MetaError("ancestry: of which turn, give it as headish", field="ancestry")
         if headish is not None and not heads:

@@ -151,6 +151,26 @@ def test_full_disk_leaves_no_file(filled: Command, tmp_path: Path) -> None:
         assert log.verify().clean
 
 
+def test_full_disk_is_told_where_standard_output_has_no_buffer(filled: Command, tmp_path: Path) -> None:
+    """The last piece fits in part, and is not taken for written."""
+    whole = len(filled("export").stdout)
+    program = f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({whole - 1}, {whole - 1})); "
+    program += "from turnlog.cli import main; sys.exit(main())"
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-u", "-c", program, "export"],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            env=filled.environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert (done.returncode, done.stderr.decode()) == (
+        2,
+        "turnlog: standard output cannot be written: file too large\n",
+    )
+
+
 def test_pipe_or_device_that_is_full_is_named(filled: Command) -> None:
     """As a file is."""
     path = Path("/dev/full")

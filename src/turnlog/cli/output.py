@@ -20,6 +20,7 @@ from turnlog.cli.first_sign import erase_first_sign
 from turnlog.cli.text import fit, line_pieces, on_line, pad, printable
 from turnlog.errors import os_reason
 from turnlog.ids import ID_CHARACTERS
+from turnlog.model.binary_files import whole_writes
 
 _SGR = {
     "bold": "1",
@@ -238,7 +239,7 @@ def binary_output() -> BinaryIO:
         UsageError: it was closed before the process began.
     """
     check_output()
-    return sys.stdout.buffer
+    return whole_writes(sys.stdout.buffer)  # which has no buffer where PYTHONUNBUFFERED says so
 
 
 def write_json(value: object) -> None:
@@ -248,7 +249,7 @@ def write_json(value: object) -> None:
 
 def write_json_text(*pieces: bytes | memoryview) -> None:
     """Print JSON text, which may come in pieces, on a line. It is not copied for that: it may be large."""
-    output = sys.stdout.buffer
+    output = whole_writes(sys.stdout.buffer)
     output.writelines(pieces)
     output.write(b"\n")
 

@@ -45,6 +45,7 @@ from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
 from turnlog.events.times import time_of
+from turnlog.model.binary_files import whole_writes
 from turnlog.model.json_text import minify
 from turnlog.model.pieces import check_utf8
 
@@ -162,7 +163,7 @@ def _write_parts(proof: ProofParts, report: ProofReport, common: Common, *, show
         if "payload" in event.shown and parts.payload is not None
     }
     if common.json:
-        sys.stdout.buffer.writelines(_json_pieces(report, payloads if show else {}))
+        whole_writes(sys.stdout.buffer).writelines(_json_pieces(report, payloads if show else {}))
         return
     screen = Screen.of_stdout()
     _write_proof(screen, report)

@@ -30,7 +30,7 @@ def _gmi_lines(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  
     """Return a line for each turn: `{"input": …}` or `{"output": …}`, as AgentOS has them."""
     marked = MarkedLog(log, also=("thoughts", "inputs", "results"))  # what may be base64 is looked at
     pieces, losses = gmi.json_line_pieces(marked, turns[-1].id, long=marked.long)
-    return Exported(write=lambda file: file.writelines(pieces()), turns=len(turns), losses=losses)
+    return Exported(writer=lambda file: file.writelines(pieces()), turns=len(turns), losses=losses)
 
 
 WRITERS: Mapping[str, Writer] = {

@@ -34,4 +34,4 @@ def _prepared(log: TurnLog, headish: str, turns: Sequence[Turn], provider: str, 
     long = LongStrings()
     body = _body.decode(b"".join(map(long.out_of_json, request.parts)))
     wanted = {name: body[name] for name in fields if name in body}
-    return Exported(write=json_writer(wanted, long), turns=len(turns), losses=request.loss_report)
+    return Exported(writer=json_writer(wanted, long), turns=len(turns), losses=request.loss_report)

@@ -22,7 +22,7 @@ def json_lines(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported:  
         for turn in turns:
             yield from _line(log, turn)
 
-    return Exported(write=lambda file: file.writelines(pieces()), turns=len(turns))
+    return Exported(writer=lambda file: file.writelines(pieces()), turns=len(turns))
 
 
 def _line(log: TurnLog, turn: Turn) -> Iterator[bytes]:

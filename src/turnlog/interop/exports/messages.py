@@ -19,4 +19,4 @@ def canonical_messages(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exp
     """
     marked = MarkedLog(log, also=LONG_KINDS)
     messages, losses = messages_with(marked, turns[-1].id, marked.long)
-    return Exported(write=json_writer(messages, marked.long), turns=len(turns), losses=losses)
+    return Exported(writer=json_writer(messages, marked.long), turns=len(turns), losses=losses)

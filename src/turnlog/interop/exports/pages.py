@@ -88,7 +88,7 @@ def _page(
     marked = MarkedLog(log, also=(*LONG_KINDS, "natives"))
     said = read(marked, turns)
     return Exported(
-        write=lambda file: file.writelines(text.encode() for text in texts(said, marked.long)),
+        writer=lambda file: file.writelines(text.encode() for text in texts(said, marked.long)),
         turns=len(said),
         losses=_losses(said, marked.long),
     )

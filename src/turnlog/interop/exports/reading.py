@@ -11,6 +11,7 @@ from msgspec import Struct
 from turnlog.events import TURN, turn_meta
 from turnlog.log import TurnLog
 from turnlog.model import LossReport, decode_content
+from turnlog.model.binary_files import whole_writes
 from turnlog.model.blocks import Block, malformed_texts
 from turnlog.model.long_strings import LongStrings, json_pieces
 from turnlog.model.marked_blocks import LongKind, marked_texts
@@ -83,14 +84,23 @@ class Exported(Struct, frozen=True, kw_only=True):
     """An export. A long text of it is written in pieces, and is not there a second time.
 
     Attributes:
-        write: writes it to a file. It may read what is to be written only then, and raises what that raises.
+        writer: writes it to a file. It may read what is to be written only then, and raises what that raises.
         turns: number of turns in it.
         losses: what the form has no place for.
     """
 
-    write: Callable[[BinaryIO], object]
+    writer: Callable[[BinaryIO], object]
     turns: int
     losses: LossReport = LossReport()
+
+    def write(self, file: BinaryIO) -> None:
+        """Write it to a file that is open for bytes, which may take less at a time than it is given.
+
+        Raises:
+            MetaError: it is no file that is open for bytes.
+            BlockingIOError: it has no buffer, does not block, and takes no more for now.
+        """
+        self.writer(whole_writes(file))
 
     @property
     def content(self) -> bytes:

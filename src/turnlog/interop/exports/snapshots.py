@@ -23,5 +23,5 @@ def geppetto_turn(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Exported
     turn, losses = snapshot_with(marked, turns[-1].id, marked.long)
     record = geppetto.turn_record(turn)
     return Exported(
-        write=lambda file: geppetto.write_yaml(record, file, long=marked.long), turns=len(turns), losses=losses
+        writer=lambda file: geppetto.write_yaml(record, file, long=marked.long), turns=len(turns), losses=losses
     )

@@ -53,7 +53,7 @@ def atif_trajectory(log: TurnLog, headish: str, turns: Sequence[Turn]) -> Export
             writer.refer(turn, subagent[0].turn.id, marked.long.into(_text(subagent[0])))
             waiting.append(_Started(said=subagent, into=embedded))
         started.into.append(_trajectory(started.said, writer, embedded if subagents else None))
-    return Exported(write=json_writer(written[0], marked.long), turns=count, losses=LossReport(entries=tuple(losses)))
+    return Exported(writer=json_writer(written[0], marked.long), turns=count, losses=LossReport(entries=tuple(losses)))
 
 
 def _trajectory(said: Sequence[Said], writer: StepWriter, embedded: list[Record] | None) -> Record:

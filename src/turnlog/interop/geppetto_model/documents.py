@@ -22,6 +22,7 @@ from turnlog.interop.geppetto_model.checking import check_run, check_turn
 from turnlog.interop.geppetto_model.keys import BlockMetadata, Data, Metadata, RunMetadata
 from turnlog.interop.geppetto_model.types import Block, BlockKind, Run, Turn
 from turnlog.model import JSONValue
+from turnlog.model.binary_files import whole_writes
 from turnlog.model.json_text import minify
 from turnlog.model.json_values import UniqueMembers
 from turnlog.model.long_strings import LongStrings
@@ -284,18 +285,19 @@ def write_yaml(record: Mapping[str, JSONValue], file: BinaryIO, *, long: LongStr
 
     Args:
         record: the record.
-        file: the file.
+        file: the file, open for bytes.
         long: the long texts whose marks stand in the record, if there are any.
 
     Raises:
         ContentError, MissingPackageError: as `run_to_yaml` raises them.
+        MetaError, BlockingIOError: as `TurnLog.export` raises them for a file.
     """
     package = _yaml()
     from turnlog.interop.geppetto_model.dumping import Dumper  # noqa: PLC0415 - it needs the package
 
     dumper = partial(Dumper, long=long or LongStrings())
     try:
-        package.dump(record, file, Dumper=dumper, encoding="utf-8", allow_unicode=True, sort_keys=False)
+        package.dump(record, whole_writes(file), Dumper=dumper, encoding="utf-8", allow_unicode=True, sort_keys=False)
     except package.YAMLError as error:
         raise ContentError(f"cannot be written as YAML: {' '.join(str(error).split())}") from error
     except RecursionError as error:

@@ -12,6 +12,7 @@ from turnlog.errors import CorruptionError, StoreBusyError
 from turnlog.events import GENESIS, Arrival, Recorded
 from turnlog.interop.portable.choosing import PAGE_EVENTS, before, choose
 from turnlog.interop.portable.form import VERSION, Header, Scope, event_line, header_line
+from turnlog.model.binary_files import whole_writes
 from turnlog.projections import ANYWHERE
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.reading import settled_end
@@ -45,6 +46,7 @@ def export(
     progress: Progress | None = None,
 ) -> int:
     """Write a log, or a part of it, and return the number of events. See `TurnLog.export`."""
+    file = whole_writes(file)
     is_whole = not headish and fits is None and limit is None
     if is_whole:
         choice = _whole(store)

@@ -1,11 +1,13 @@
 """A turn with its ancestry, for people and for other tools."""
 
+import io
 import json
 from base64 import b64decode
 from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import pytest
 import yaml
@@ -50,6 +52,29 @@ def log() -> Iterator[TurnLog]:
             reply=ReplyFacts(model="m-1", provider="anthropic", api="messages"),
         )
         yield log
+
+
+class _Short(io.RawIOBase):
+    """A file that takes seven bytes at a time."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def write(self, data: Any) -> int:
+        self.taken += bytes(data)[:7]
+        return min(7, len(data))
+
+
+@pytest.mark.parametrize("form", [*WRITERS, None])
+def test_every_export_arrives_whole_in_a_file_without_a_buffer(log: TurnLog, form: str | None) -> None:
+    """What a short write leaves is written, in all forms and in the export of a log."""
+    short, whole = _Short(), io.BytesIO()
+    for file in (short, whole):
+        if form is None:
+            log.export(cast("BinaryIO", file))
+        else:
+            export(log, "main", form).write(cast("BinaryIO", file))
+    assert short.taken == whole.getvalue() != b""
 
 
 def test_bodies_load_into_the_sdks(log: TurnLog) -> None:
