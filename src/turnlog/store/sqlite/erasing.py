@@ -80,6 +80,8 @@ def note_nothing(cursor: sqlite3.Cursor) -> None:
 def pending(cursor: sqlite3.Cursor) -> tuple[int, bool] | None:
     """Return up to which global position traces of erased events are left, and whether only in the log; or None.
 
+    MUST be called in a transaction: in between, another erasure that is done takes the table away.
+
     A table that turnlog did not write says nothing: that is damage, for `turnlog verify` to tell.
     """
     found = cursor.execute(f"{OBJECTS} WHERE name = '{SCRUBS}'").fetchall()
@@ -117,19 +119,18 @@ def scrub(connection: sqlite3.Connection, path: Path, place: str, wait_s: float)
         connection.execute("PRAGMA temp_store = FILE")
     cursor = connection.cursor()
     try:
-        while (found := pending(cursor)) is not None:
-            erased_to, is_rewritten = found
+        while (found := _pending_now(cursor)) is not None:
+            _, is_rewritten = found
             if not is_rewritten:
                 cursor.execute("VACUUM")
-                # Not if somebody else has erased meanwhile: then all of it is to be done again.
-                cursor.execute(f"UPDATE {SCRUBS} SET is_rewritten = 1 WHERE erased_to = ?", (erased_to,))
+                _note(cursor, found, f"UPDATE {SCRUBS} SET is_rewritten = 1")
                 continue
             if not _is_emptied(cursor, wait_s):
                 return (
                     "what was erased still stands in the write-ahead log, because somebody reads an older state: "
                     "`turnlog erase --finish` removes it when they are done"
                 )
-            _note_done(cursor, erased_to)
+            _note(cursor, found, f"DROP TABLE {SCRUBS}")
     except sqlite3.Error as error:
         return f"what was erased still stands in the files ({store_error(error, place)}): `turnlog erase --finish`"
     finally:
@@ -152,8 +153,16 @@ def _is_emptied(cursor: sqlite3.Cursor, wait_s: float) -> bool:
         sleep(_PAUSE_S)
 
 
-def _note_done(cursor: sqlite3.Cursor, erased_to: int) -> None:
+def _pending_now(cursor: sqlite3.Cursor) -> tuple[int, bool] | None:
+    cursor.execute("BEGIN")
+    found = pending(cursor)
+    cursor.execute("COMMIT")
+    return found
+
+
+def _note(cursor: sqlite3.Cursor, found: tuple[int, bool], statement: str) -> None:
+    """Note what was done about what was pending; not if somebody else was at it meanwhile, or has erased more."""
     cursor.execute("BEGIN IMMEDIATE")
-    if pending(cursor) == (erased_to, True):
-        cursor.execute(f"DROP TABLE {SCRUBS}")
+    if pending(cursor) == found:
+        cursor.execute(statement)
     cursor.execute("COMMIT")

@@ -1,4 +1,4 @@
-"""The table of an erasure that is not done, where turnlog did not write it."""
+"""The table of an erasure that is not done: where turnlog did not write it, and where two finish it at a time."""
 
 import sqlite3
 from contextlib import closing
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from turnlog import TurnLog
+from turnlog.store.sqlite.erasing import scrub
 
 TABLE = "CREATE TABLE store_scrubs (erased_to INTEGER NOT NULL, is_rewritten INTEGER NOT NULL)"
 
@@ -39,3 +40,36 @@ def test_table_that_is_no_erasures_is_damage(tmp_path: Path, statements: str, me
         if "VIEW" not in statements:
             assert log.erase(turn=turn.id, reason="asked").remains is None
             assert log.verify().damage == ()
+
+
+def _meeting(path: Path, at_step: int) -> tuple[str | None, bool]:
+    """Finish an erasure while somebody else does all of that at a step; return what remains, and whether it was met."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(f"{TABLE}; INSERT INTO store_scrubs VALUES (2, 0)")
+    steps = 0
+
+    def step(_: str) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == at_step:
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                scrub(other, path, "log.db", 0)
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.set_trace_callback(step)
+        return scrub(connection, path, "log.db", 0), steps >= at_step
+
+
+def test_two_that_finish_an_erasure_at_a_time_tell_that_nothing_remains(tmp_path: Path) -> None:
+    """At whatever statement the one is done with it, the other finds nothing that is left to do."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("said")
+    at_step, met = 0, True
+    while met:
+        at_step += 1
+        remains, met = _meeting(path, at_step)
+        assert remains is None, f"at step {at_step}"
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'store_scrubs'").fetchall() == []
+    assert at_step > 10
