@@ -68,9 +68,8 @@ def parse_url(url: str) -> Path | None:
         case "memory":
             raise StoreOpenError(f"{shown!r}: a store in memory has no name, write 'memory://'")
         case "sqlite" if parts.netloc:
-            raise StoreOpenError(
-                f"{shown!r}: write three slashes before a path, 'sqlite:///{parts.netloc}{parts.path}'"
-            )
+            meant = "sqlite:///" + shown.partition("://")[2]
+            raise StoreOpenError(f"{shown!r}: write three slashes before a path, {meant!r}")
         case "sqlite" if path in ("", ":memory:") or "\0" in path:
             raise StoreOpenError(f"{shown!r}: the path is missing, write 'sqlite:///PATH' (or 'memory://')")
         case "sqlite":
@@ -81,8 +80,8 @@ def parse_url(url: str) -> Path | None:
 
 def _check_is_text(url: object) -> None:
     if not isinstance(url, str):
-        meant = _meant(str(url)) if isinstance(url, Path) else _FORMS
-        raise StoreOpenError(f"{url!r} is not a store URL, which is text: give {meant}")
+        meant = _meant(without_secrets(str(url))) if isinstance(url, Path) else _FORMS
+        raise StoreOpenError(f"{without_secrets(repr(url))} is not a store URL, which is text: give {meant}")
 
 
 def without_secrets(text: str) -> str:

@@ -44,12 +44,15 @@ def test_tilde_is_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (Path("a/log.db"), "give 'sqlite:///a/log.db'"),
         (None, "None is not a store URL, which is text: give sqlite:///"),
+        (b"postgresql://ann:SECRET@host/db", "b'postgresql://host/db' is not a store URL, which is text"),
+        (Path("sqlite:ann:SECRET@host/log.db"), "give 'sqlite:///ann:…host/log.db'"),
     ],
 )
 def test_what_is_no_text_is_refused_with_what_is_meant(given: Any, advice: str) -> None:
     """A path is not taken for a URL, as its characters mean other things."""
-    with pytest.raises(StoreOpenError, match=re.escape(advice)):
+    with pytest.raises(StoreOpenError, match=re.escape(advice)) as caught:
         parse_url(given)
+    assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +67,7 @@ def test_what_is_no_text_is_refused_with_what_is_meant(given: Any, advice: str) 
         ("/a/log.db", "did you mean 'sqlite:////a/log.db'"),
         ("sqlite://log.db", "'sqlite:///log.db'"),
         ("sqlite://a/log.db", "'sqlite:///a/log.db'"),
+        ("sqlite://ann:SECRET@a/log.db", "'sqlite:///ann:…a/log.db'"),
         ("sqlite://", "write 'sqlite:///PATH'"),
         ("sqlite:///", "write 'sqlite:///PATH'"),
         ("memory://x", "'memory://'"),
@@ -84,6 +88,7 @@ def test_other_url_is_refused_with_advice(url: str, advice: str) -> None:
     with pytest.raises(StoreOpenError) as caught:
         parse_url(url)
     assert advice in str(caught.value)
+    assert "SECRET" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
