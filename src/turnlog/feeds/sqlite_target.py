@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import glob
+import operator
 import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from threading import Lock
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -394,7 +396,7 @@ def _kept_open(connection: sqlite3.Connection) -> Generator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+        if str(error) == _REFUSED:
             raise StoreError(
                 "a projection must not begin, commit or roll back: the transaction is the runner's"
             ) from error
@@ -403,8 +405,17 @@ def _kept_open(connection: sqlite3.Connection) -> Generator[None]:
         connection.set_authorizer(None)
 
 
-def _but_transactions(action: int, *_: str | None) -> int:
-    return sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_TRANSACTION else sqlite3.SQLITE_OK
+_REFUSED = "authorizer malfunction"
+"""What SQLite says of a statement where it is answered neither that it may run nor that it may not."""
+
+_but_transactions: Callable[..., int] = cast(
+    "Any", partial(max, sqlite3.SQLITE_OK, key=partial(operator.eq, sqlite3.SQLITE_TRANSACTION))
+)
+"""Answers SQLite, about what a statement does, with that number where it begins or ends a transaction, else with OK.
+
+It MUST NOT be a function in Python: there signals are handled when it begins, and what that raises, as Ctrl-C does, is
+taken for a denial by `sqlite3`, which drops it.
+"""
 
 
 def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:

@@ -5,11 +5,13 @@ import fcntl
 import io
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from types import FrameType
 from typing import Any, ClassVar
 from unittest.mock import Mock
 
@@ -428,6 +430,28 @@ def test_projection_cannot_end_the_transaction(log: TurnLog, tmp_path: Path, end
     assert (status.position, status.paused_event) == (2, turns[1].id)
     assert "must not begin, commit or roll back" in (status.error or "")
     assert rows(target, "SELECT COUNT(*) FROM seen") == [(2,)]
+    target.close()
+
+
+def test_interrupt_while_a_projection_writes_is_none_of_a_statement(log: TurnLog, tmp_path: Path) -> None:
+    """SQLite calls no function in Python for a statement: what a signal raises there would be lost."""
+
+    def interrupt(_frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            raise KeyboardInterrupt
+
+    def fold(db: sqlite3.Cursor, event: LogEvent) -> None:
+        row = (event.id,)
+        sys.setprofile(interrupt)
+        try:
+            db.execute("INSERT INTO seen VALUES (?)", row)
+        finally:
+            sys.setprofile(None)
+
+    log.add_turn("one")
+    target = SQLiteTarget(tmp_path / "view.db")
+    [status] = runner(log, target, made("acme.seen", ["CREATE TABLE seen (id TEXT)"], ["seen"], fold)).run()
+    assert (status.error, rows(target, "SELECT COUNT(*) FROM seen")) == (None, [(2,)])
     target.close()
 
 
