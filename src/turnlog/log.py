@@ -12,7 +12,7 @@ from os import PathLike
 from pathlib import Path
 from threading import RLock
 from types import MethodType, TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, Unpack, cast, get_args, overload
 
 import msgspec
 
@@ -21,6 +21,7 @@ from turnlog.context.cuts import KEEP_FIRST, KEEP_LAST, MIN_TURNS
 from turnlog.errors import (
     MetaError,
     NotFoundError,
+    StoreError,
     StoreLostError,
     StoreOpenError,
     UncertainError,
@@ -40,6 +41,7 @@ from turnlog.model import (
     decode_content,
     document_block,
 )
+from turnlog.model.binary_files import check_binary
 from turnlog.model.plain import check_one_of
 from turnlog.projections import Thread, TurnFilter
 from turnlog.projections.bookmarks import all_bookmarks
@@ -258,6 +260,7 @@ class TurnLog:
 
         Raises:
             RedactionError: a hook cannot be called.
+            MetaError: the timeout is no number.
             StoreOpenError: the URL is malformed, or what is there is not a store that this turnlog can open.
         """
         if redact:
@@ -286,6 +289,14 @@ class TurnLog:
         for part in made:
             part.close()
         self.store.close()
+
+    def __reduce__(self) -> str:
+        """Refuse to be pickled.
+
+        Raises:
+            StoreError: always.
+        """
+        raise StoreError("a log cannot be pickled: in another process, open it again with TurnLog.open(…)")
 
     def __enter__(self) -> Self:
         """Return the log itself."""
@@ -595,7 +606,7 @@ class TurnLog:
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: `which` is no filter.
+            MetaError: `which` is no filter, or the limit no number.
         """
         fits = fitting(which, wanted)
         most = _bounded(limit)
@@ -657,7 +668,7 @@ class TurnLog:
             progress: told now and then while the projection is brought up to date.
 
         Raises:
-            MetaError: `which` is no filter.
+            MetaError: `which` is no filter, or the limit no number.
         """
         times, speaker = check_filter(which).of_time(), which.of_speaker()
         fits = fitting(speaker, wanted)
@@ -1010,12 +1021,14 @@ class TurnLog:
                 a standby or a read-only session, which cannot give them one.
             BlockingIOError: the file has no buffer, does not block, and takes no more for now.
         """
-        heads = () if headish is None else (headish,) if isinstance(headish, str) else tuple(headish)
+        given = () if headish is None else (headish,) if isinstance(headish, str) else headish
+        # What is neither a name nor a sequence of them is refused as a name.
+        heads = tuple(given) if isinstance(cast("object", given), Iterable) else (cast("str", given),)
         if ancestry and headish is None:
             raise MetaError("ancestry: of which turn, give it as headish", field="ancestry")
         if headish is not None and not heads:
             raise MetaError("headish: give a turn, or None for the whole log", field="headish")
-        if limit is not None and limit < 1:
+        if limit is not None and _bounded(limit) == 0:
             raise MetaError(f"limit: must be at least 1, got {limit}", field="limit")
         fits = fitting(which, wanted)
         spans = None if headish is not None else self._spans(which, progress=None)
@@ -1057,11 +1070,12 @@ class TurnLog:
             progress: called with events done and events in all.
 
         Raises:
-            MetaError: `bookmarks` or `registers` is none of its words.
+            MetaError: `bookmarks` or `registers` is none of its words, or the file is none that is open for bytes.
             FormatError: a line is not what `export` writes, or a hash, a digest or a citation is wrong.
             IdConflictError: the log has another event under an id, or a stream has gone another way here.
             ConflictError: somebody else has written to the log while it was restored.
         """
+        check_binary(file, "read")
         check_one_of(bookmarks, get_args(interop.portable.OnBookmark), "bookmarks")
         check_one_of(registers, ("keep", "trust"), "registers")
         report = interop.portable.restore(self.store, file, self._sources, bookmarks=bookmarks, progress=progress)
@@ -1321,7 +1335,13 @@ class TurnLog:
 
 
 def _bounded(limit: int | None) -> int | None:
-    """Return a limit as iterators take it: any number is one."""
+    """Return a limit as iterators take it: any number is one.
+
+    Raises:
+        MetaError: it is no number.
+    """
+    if limit is not None and not isinstance(cast("object", limit), int):
+        raise MetaError(f"limit: expected int, got {type(limit).__name__}", field="limit")
     return None if limit is None else min(max(limit, 0), sys.maxsize)
 
 

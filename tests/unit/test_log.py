@@ -5,6 +5,7 @@ import inspect
 import io
 import itertools
 import json
+import pickle
 import re
 import time
 from base64 import b64decode
@@ -132,6 +133,20 @@ MISTAKES: dict[str, tuple[Callable[[TurnLog, Turn], object], str]] = {
     "run": (lambda log, turn: log.run("x", continues=cast("Any", turn), pointer="p"), "continues: .* got Turn"),
     "text": (lambda log, _: log.text(cast("Any", None)), "expected an id or a name, got NoneType"),
     "export": (lambda log, _: log.export(cast("Any", "out.jsonl")), "file: expected a file that is open for bytes"),
+    "export to text": (lambda log, _: log.export(cast("Any", io.StringIO())), "file: .* open for bytes.* got StringIO"),
+    "export turn": (lambda log, turn: log.export(io.BytesIO(), cast("Any", turn)), r"of a turn give turn\.id"),
+    "export limit": (lambda log, _: log.export(io.BytesIO(), limit=cast("Any", "3")), "limit: expected int, got str"),
+    "import": (lambda log, _: log.import_turnlog(cast("Any", "x.jsonl")), r"open for bytes, as of open\(…, 'rb'\)"),
+    "retain": (lambda log, _: log.retain(cast("Any", "7d")), "older_than: expected timedelta, got str"),
+    "latest": (lambda log, _: log.latest(cast("Any", "3")), "limit: expected int, got str"),
+    "threads": (lambda log, _: log.threads(cast("Any", "3")), "limit: expected int, got str"),
+    "document": (lambda log, _: log.add_document(cast("Any", None)), "path: expected the path of a file, got NoneType"),
+    "bookmark name": (lambda log, _: log.bookmarks.get(cast("Any", None)), "name: expected str, got NoneType"),
+    "timeout": (
+        lambda _log, _: TurnLog.open("memory://", busy_timeout_s=cast("Any", None)),
+        "busy_timeout_s: expected",
+    ),
+    "pickle": (lambda log, _: pickle.dumps(log), "in another process, open it again with TurnLog.open"),
     "event": (lambda log, _: log.add_event("acme.x", cast("Any", "text")), "payload: expected bytes, got str"),
     "group": (lambda log, _: log.add_group(cast("Any", ["x"])), "a group is of turn drafts and notes, got str"),
     "on_event": (lambda log, _: log.run("x", pointer="p", on_event=cast("Any", 5)), "on_event: expected a function"),
@@ -395,6 +410,8 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         BookmarkExistsError,
         lambda log, _: log.bookmarks.rename("main", "fork"),
     ),
+    "bookmarks.get MetaError": (MetaError, lambda log, _: log.bookmarks.get(cast("Any", None))),
+    "open MetaError": (MetaError, lambda *_: TurnLog.open("memory://", busy_timeout_s=cast("Any", "5"))),
     "bookmarks.get UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.get("x")),
     "bookmarks.delete UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.delete("x")),
     "import_claude_code FormatError": (FormatError, lambda log, path: log.import_claude_code(path / "absent")),

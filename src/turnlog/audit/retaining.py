@@ -13,6 +13,7 @@ from turnlog.errors import HoldError, MetaError
 from turnlog.events.meta import turn_meta
 from turnlog.events.times import said_at
 from turnlog.projections.threads import Thread, latest_threads, turns_backwards
+from turnlog.record.fields import check_type
 from turnlog.sources import Sources
 from turnlog.store import ReadTransaction, Store
 
@@ -47,7 +48,7 @@ def retain(
     sources: Sources,
 ) -> RetentionReport:
     """Erase threads whose last turn is older than a time. See `TurnLog.retain`."""
-    if older_than <= timedelta(0):
+    if check_type(older_than, timedelta, "older_than") <= timedelta(0):
         raise MetaError("older_than: expected a time above zero", field="older_than")
     if not dry_run and not (reason or "").strip():
         raise MetaError("reason: say why: it is all that will be left to tell", field="reason")

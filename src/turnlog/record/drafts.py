@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, cast
 
 from msgspec import Struct
 
-from turnlog.errors import ContentError, DocumentError, os_reason
+from turnlog.errors import ContentError, DocumentError, MetaError, os_reason
 from turnlog.ids import parse_id
 from turnlog.model import Block, Origin, ReplyFacts, ReplyFactsGiven, Response, TurnMeta, content_bytes, parse_content
 from turnlog.model.depth import JSON_DEPTH_MAX
@@ -167,6 +168,8 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
     subject: str | Literal[False] | None = None,
 ) -> TurnDraft:
     """Read a file as a document turn. See `TurnLog.add_document` for the meaning of each argument."""
+    if not isinstance(cast("object", path), str | PathLike):
+        raise MetaError(f"path: expected the path of a file, got {type(path).__name__}", field="path")
     path = Path(path)
     payload = _read_document(path, bytes_max)
     return TurnDraft(

@@ -9,7 +9,7 @@ from turnlog.events import BOOKMARK
 from turnlog.projections import Bookmark
 from turnlog.projections.bookmarks import all_bookmarks, head
 from turnlog.record import Redaction, plan_bookmark_delete, plan_bookmark_rename, plan_bookmark_set
-from turnlog.record.fields import check_bookmark_name, check_expected_head
+from turnlog.record.fields import check_bookmark_name, check_expected_head, check_type
 from turnlog.record.redaction import NOTHING
 from turnlog.sources import Sources
 from turnlog.store import Store
@@ -33,10 +33,11 @@ class Bookmarks:
         """Return a bookmark.
 
         Raises:
+            MetaError: the name is no text.
             UnknownBookmarkError: there is none of this name.
         """
         with self._store.read() as transaction:
-            turn = head(transaction, name) if name.isprintable() else None
+            turn = head(transaction, name) if check_type(name, str, "name").isprintable() else None
         if turn is None:
             raise UnknownBookmarkError(f"no bookmark {name!r}", name=name)
         return Bookmark(name=name, turn=turn)

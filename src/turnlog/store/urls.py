@@ -9,9 +9,10 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from turnlog.errors import StoreOpenError
+from turnlog.errors import MetaError, StoreOpenError
 from turnlog.events import Seals
 from turnlog.store.interface import Store
 from turnlog.store.sqlite import SQLiteStore
@@ -137,9 +138,14 @@ def open_store(
         seals: the keys of what is sealed.
 
     Raises:
+        MetaError: the timeout is no number.
         StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
     """
     path = parse_url(url)
+    if not isinstance(cast("object", busy_timeout_s), int | float):
+        raise MetaError(
+            f"busy_timeout_s: expected a number of seconds, got {type(busy_timeout_s).__name__}", field="busy_timeout_s"
+        )
     opened = _postgres().PostgresStore if is_postgres(url) else partial(SQLiteStore, path)
     return opened(
         url=url,
