@@ -469,7 +469,7 @@ def test_the_same_attempt_is_not_begun_twice(log: TurnLog) -> None:
     [
         ({"block": -1}, "tool call: block -1, attempt 1: blocks are counted from 0, attempts from 1"),
         ({"attempt": 0}, "tool call: block 0, attempt 0: blocks are counted from 0, attempts from 1"),
-        ({"approved": "nix"}, "tool call: Invalid enum value 'nix'"),
+        ({"approved": "nix"}, "tool_call.approved: invalid enum value 'nix'"),
         ({"turn": "user"}, "is of the user, and calls no tools"),
     ],
     ids=str,

@@ -113,13 +113,11 @@ def check_fields(given: S, field: str) -> S:
     Raises:
         MetaError: one is of another type, or JSON cannot carry it.
     """
-    plain: S = plain_json(given, field, MetaError)
     try:
-        msgspec.convert(msgspec.to_builtins(plain), type(given))
+        return msgspec.convert(msgspec.to_builtins(plain_json(given, field, MetaError)), type(given))
     except msgspec.ValidationError as error:
         place, said = told_place(error, field)
         raise MetaError(f"{place}: {said}", field=place) from error
-    return plain
 
 
 def check_texts(given: Sequence[str], field: str, such_as: str) -> tuple[str, ...]:
