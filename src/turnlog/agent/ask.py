@@ -8,7 +8,7 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from turnlog.agent.run_checks import check_kind, check_one_of, several
+from turnlog.agent.run_checks import check_kind, one_of, several
 from turnlog.providers import Connection, OnLoss, Parameters, Provider
 from turnlog.providers.replay import RecordedReply
 
@@ -46,7 +46,7 @@ class Ask(Struct, frozen=True, kw_only=True):
         """
         if self.on_loss is not None:
             # The text itself: nothing else goes into the record of a call.
-            force_setattr(self, "on_loss", check_one_of("on_loss", self.on_loss, get_args(OnLoss)))
+            force_setattr(self, "on_loss", one_of("on_loss", self.on_loss, get_args(OnLoss)))
         check_kind("stream", self.stream, bool, "bool")
         for name, kind, expected in (
             ("params", Mapping, "a record of parameters"),

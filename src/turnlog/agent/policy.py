@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from turnlog.agent.bounds import RESULT_BYTES_MAX
-from turnlog.agent.run_checks import check_number, check_one_of, check_patterns, check_seconds
+from turnlog.agent.run_checks import check_number, check_patterns, check_seconds, one_of
 from turnlog.model import ToolUse
 
 Approve = Literal["ask", "auto", "never"]
@@ -106,9 +106,9 @@ class Policy(Struct, frozen=True, kw_only=True):
         Raises:
             RunError: one is of another type, or out of its bounds.
         """
-        check_one_of("approve", self.approve, get_args(Approve))
-        check_one_of("on_tool_error", self.on_tool_error, get_args(OnToolError))
-        check_one_of("on_interrupted", self.on_interrupted, get_args(OnInterrupted))
+        one_of("approve", self.approve, get_args(Approve))
+        one_of("on_tool_error", self.on_tool_error, get_args(OnToolError))
+        one_of("on_interrupted", self.on_interrupted, get_args(OnInterrupted))
         check_patterns("allow", self.allow)
         if self.offer is not None:
             check_patterns("offer", self.offer)

@@ -11,7 +11,7 @@ from turnlog.errors import RunError
 T = TypeVar("T")
 
 
-def check_one_of(name: str, value: object, known: Sequence[str]) -> str:
+def one_of(name: str, value: object, known: Sequence[str]) -> str:
     """Return the one of some texts that a value is.
 
     Raises:

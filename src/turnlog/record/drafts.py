@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Unpack, cast
 
@@ -168,7 +167,7 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
     subject: str | Literal[False] | None = None,
 ) -> TurnDraft:
     """Read a file as a document turn. See `TurnLog.add_document` for the meaning of each argument."""
-    if not isinstance(cast("object", path), str | PathLike):
+    if not isinstance(cast("object", path), str | os.PathLike):
         raise MetaError(f"path: expected the path of a file, got {type(path).__name__}", field="path")
     path = Path(path)
     payload = _read_document(path, bytes_max)

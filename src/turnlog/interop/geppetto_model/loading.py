@@ -155,7 +155,7 @@ def _loader(text: str | IO[bytes]) -> Loader:
 
     At the beginning of a line it passes over a byte order mark, and takes the line for indented.
     """
-    if _LibyamlLoader is not None and not _has_inner_mark(text):
+    if _LibyamlLoader is not None and not _has_inner_bom(text):
         with suppress(*UNREADABLE, TypeError):
             _LibyamlLoader(text).raw_parse()  # pyright: ignore[reportAttributeAccessIssue]
             _rewind(text)
@@ -169,7 +169,7 @@ def _rewind(text: str | IO[bytes]) -> None:
         text.seek(0)
 
 
-def _has_inner_mark(text: str | IO[bytes]) -> bool:
+def _has_inner_bom(text: str | IO[bytes]) -> bool:
     """Tell whether a text has a byte order mark behind its beginning. A file is at its beginning again."""
     if isinstance(text, str):
         return text.find(BOM.decode(), 1) > 0
