@@ -205,10 +205,16 @@ class Terminal:
         return self.end()
 
     def hang_up(self) -> int:
-        """Take the terminal away, tell the command so, as a shell does, and return its exit status."""
+        """Take the terminal away, tell the command so, as a shell does, and return its exit status.
+
+        Both come at once: a command that reads the end of its input before it is told can end by itself, and be
+        killed on its way out.
+        """
+        os.kill(self.process_id, signal.SIGSTOP)
         os.close(self._leader)
         self._leader = os.open(os.devnull, os.O_RDONLY)
         os.kill(self.process_id, signal.SIGHUP)
+        os.kill(self.process_id, signal.SIGCONT)
         self._status = int(self._told.readline())
         return self._status
 
