@@ -606,7 +606,7 @@ class TurnLog:
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: `which` is no filter, or the limit no number.
+            MetaError: `which` is no filter, `wanted` no plain function, or the limit no number.
         """
         fits = fitting(which, wanted)
         most = _bounded(limit)
@@ -668,7 +668,7 @@ class TurnLog:
             progress: told now and then while the projection is brought up to date.
 
         Raises:
-            MetaError: `which` is no filter, or the limit no number.
+            MetaError: `which` is no filter, `wanted` no plain function, or the limit no number.
         """
         times, speaker = check_filter(which).of_time(), which.of_speaker()
         fits = fitting(speaker, wanted)
@@ -1014,8 +1014,8 @@ class TurnLog:
         Raises:
             UnknownTurnError: there is no such turn.
             NotFoundError: no turn is wanted.
-            MetaError: ancestry without a turn, no turns at all, a limit below 1, `which` is no filter, or the file
-                is none that is open for bytes.
+            MetaError: ancestry without a turn, no turns at all, a limit below 1, `which` is no filter,
+                `wanted` no plain function, or the file is none that is open for bytes.
             CorruptionError: an event or a payload is not what was recorded.
             StoreBusyError: events were erased meanwhile; or, of a whole log, some have no place in it yet, and this is
                 a standby or a read-only session, which cannot give them one.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
+from turnlog.errors import MetaError
 from turnlog.events import Recorded, turn_meta
 from turnlog.events.times import said_at, time_of
 from turnlog.model import Spelling, TurnMeta, normal_stop_reason, spell_stop_reason
+from turnlog.model.plain import is_async
 from turnlog.projections.filters import TurnFilter, check_filter
 
 
@@ -108,8 +110,10 @@ def fitting(which: TurnFilter, wanted: Callable[[Turn], bool] | None) -> Callabl
     """Return what tells whether a turn is such a one and is wanted; None where every turn is.
 
     Raises:
-        MetaError: the first is no filter.
+        MetaError: the first is no filter, or the second no plain function.
     """
+    if wanted is not None and (not callable(cast("object", wanted)) or is_async(wanted)):
+        raise MetaError("wanted: expected a plain function, which is given a turn", field="wanted")
     if check_filter(which).takes_all:
         return wanted
     return lambda turn: which.takes(turn.meta, turn.time_ms) and (wanted is None or wanted(turn))

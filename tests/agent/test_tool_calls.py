@@ -18,7 +18,7 @@ from turnlog.agent.deciding import DENIED_BY_USER, NOT_STARTED, UNKNOWN
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted
 from turnlog.agent.execution import TAKEN
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import MetaError, RunError, ToolCallTakenError, UnknownTurnError
+from turnlog.errors import ContentError, MetaError, RunError, ToolCallTakenError, UnknownTurnError
 from turnlog.model import ToolCallMeta, ToolEndMeta, ToolResult, ToolUse
 
 ONE = call(("add", {"a": 1, "b": 2}))
@@ -221,6 +221,16 @@ def test_a_message_waits_behind_a_call_that_was_under_way(log: TurnLog, tools: T
     assert endings(log, turn) == [["unknown"] if policy == "report" else ["unknown", "result"], ["not_called"]]
     assert [each.meta.role for each in log.ancestry("main")[-3:]] == ["user", "user", "assistant"]
     assert log.verify().clean
+
+
+def test_a_message_that_is_refused_is_so_before_a_call_is_settled(log: TurnLog, tools: Tools) -> None:
+    """The call waits for a message that can be recorded."""
+    turn = asked(log)
+    begin(log, turn, 0)
+    wrong: Any = [{"type": "text"}]
+    with pytest.raises(ContentError, match=r"content\[0\]: .*'text'"):
+        run(log, Scripted(say("No.")), wrong, continues="main", tools=[tools.add], on_interrupted="report")
+    assert (log.turn("main").id, endings(log, turn)) == (turn, [[None], []])
 
 
 def test_a_message_is_not_recorded_where_nobody_says_what_to_do(log: TurnLog, tools: Tools) -> None:

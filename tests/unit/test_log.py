@@ -127,6 +127,10 @@ def test_a_log_is_not_made_of_where_its_store_is(kind: Any, tmp_path: Path) -> N
             kind(place)
 
 
+async def _wanted(_turn: Turn) -> bool:
+    return True
+
+
 MISTAKES: dict[str, tuple[Callable[[TurnLog, Turn], object], str]] = {
     "context": (lambda log, turn: log.context(cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
     "bookmark": (lambda log, turn: log.bookmarks.set("a", cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
@@ -138,6 +142,7 @@ MISTAKES: dict[str, tuple[Callable[[TurnLog, Turn], object], str]] = {
     "export limit": (lambda log, _: log.export(io.BytesIO(), limit=cast("Any", "3")), "limit: expected int, got str"),
     "import": (lambda log, _: log.import_turnlog(cast("Any", "x.jsonl")), r"open for bytes, as of open\(…, 'rb'\)"),
     "retain": (lambda log, _: log.retain(cast("Any", "7d")), "older_than: expected timedelta, got str"),
+    "wanted": (lambda log, _: log.latest(3, wanted=cast("Any", _wanted)), "wanted: expected a plain function"),
     "latest": (lambda log, _: log.latest(cast("Any", "3")), "limit: expected int, got str"),
     "threads": (lambda log, _: log.threads(cast("Any", "3")), "limit: expected int, got str"),
     "document": (lambda log, _: log.add_document(cast("Any", None)), "path: expected the path of a file, got NoneType"),

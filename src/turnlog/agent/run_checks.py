@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from turnlog.errors import RunError
+from turnlog.model.plain import is_async
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ def check_callback(name: str, value: object, *, awaited: bool = True) -> None:
         return
     if not callable(value):
         raise _other(name, value, "a function")
-    if not awaited and (inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(_call_of(value))):
+    if not awaited and is_async(value):
         raise RunError(f"{name}: expected a plain function, got an async one, which nobody would await")
 
 
@@ -125,10 +125,6 @@ def several(name: str, given: T | Iterable[T], is_one: Callable[[object], bool],
         if not is_one(item):
             raise _other(name, item, expected)
     return items
-
-
-def _call_of(value: object) -> object:
-    return getattr(type(value), "__call__", None)  # noqa: B004 - whether that is async
 
 
 def _instead(none: str | None) -> str:

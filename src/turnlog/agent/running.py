@@ -35,7 +35,7 @@ from turnlog.calls import RecordedToolCall
 from turnlog.errors import OutputError, RunError, ToolCallTakenError
 from turnlog.hurry import HURRY
 from turnlog.model import Options, Response, Tool, ToolUse, cut_call
-from turnlog.record.drafts import TurnDraft
+from turnlog.record.drafts import TurnDraft, turn_draft
 
 _UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"})
 """Reasons to stop with tool calls that have no result yet."""
@@ -107,6 +107,9 @@ class Run:
             target = find_target(self._log, self._asked.named, start.options)
             target.adapter.check_parameters({**target.params, **self._asked.params})
             before = opening.before(self._log, start.continues)
+            if content is not None and start.head is not None:
+                # What would be refused is so before a broken-off tool call is settled, which stays.
+                turn_draft(content, inherited=inherited or None)
             stopped = [call for named in start.continues for call in stopped_calls(self._log, self._log.turn(named))]
             return start, target, [*boxes, *self._servers(start.options, boxes)], before, stopped
 

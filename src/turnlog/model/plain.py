@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
@@ -18,6 +19,12 @@ INTEGER_MAX = (1 << 64) - 1
 """The largest integer that is stored, inclusive."""
 
 _S = TypeVar("_S", bound=Struct)
+
+
+def is_async(function: object) -> bool:
+    """Tell whether a function, or what is called as one, gives something to be awaited."""
+    called = getattr(type(function), "__call__", None)  # noqa: B004 - whether that is async
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 def check_one_of(value: object, known: Sequence[str], field: str) -> None:
