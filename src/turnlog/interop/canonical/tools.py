@@ -9,8 +9,9 @@ from functools import partial
 import msgspec
 from msgspec import Raw
 
+from turnlog.agent.given_arguments import check_keys
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.errors import RunError
+from turnlog.errors import ContentError, RunError
 from turnlog.interop.canonical import types
 from turnlog.interop.canonical.threads import in_thread
 from turnlog.model import JSONValue, Text, Tool
@@ -59,7 +60,13 @@ class AgentTools(Toolbox):
         if tool is None:
             return ToolOutcome.error(f"there is no tool {name!r} (one of {', '.join(self._tools)})")
         try:
+            check_keys(arguments)
             given = msgspec.json.decode(bytes(arguments), type=dict[str, JSONValue])
+        except ContentError as error:
+            return ToolOutcome.error(str(error))
+        except msgspec.DecodeError as error:
+            return ToolOutcome.error(f"the arguments do not fit {name!r}: {error}")
+        try:
             result = await self._run(tool, given)
         except Exception as error:  # noqa: BLE001 - whatever a tool raises, the model is told
             return ToolOutcome.error(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import RunError
 from turnlog.interop.canonical import AgentTool, AgentToolResult, AgentTools, TextContent
 from turnlog.model import Text
@@ -102,6 +103,19 @@ def test_failures_are_error_results(execute: Any, name: str, text: str) -> None:
     outcome = asyncio.run(AgentTools([tool(execute)]).call(name, Raw(b"{}")))
     assert outcome.is_error
     assert outcome.content == (Text(text=text),)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (b'{"a":1,"a":2}', "the arguments have the key 'a' twice"),
+        (b"[1]", "the arguments do not fit 'count': Expected `object`, got `array`"),
+    ],
+)
+def test_arguments_that_are_none_are_told_and_the_tool_is_not_called(arguments: bytes, text: str) -> None:
+    """Of two values of one key a reader would know one."""
+    outcome = asyncio.run(AgentTools([tool(raising)]).call("count", Raw(arguments)))
+    assert outcome == ToolOutcome.error(text)
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
