@@ -41,6 +41,7 @@ IN_SQLITE_TIMES_MAX = 2.5 if SOAK else 3.1
 """SQLite has pages of 2 MB beside."""
 
 TURN_CHARACTERS = 20_000
+BLOCK_CHARACTERS = 500
 
 FEEDING_TIMES_MAX = {"otel": 2.0, "parquet": 6.0, "erase": 6.0}
 
@@ -180,6 +181,13 @@ def listed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         for _ in range(3):
             command.ok("add", "-c", "large", stdin=text)
     return found
+
+
+def write_small_blocks(text: str, path: Path) -> Path:
+    """Write a text as content blocks of some hundred characters each, and return where."""
+    pieces = [text[start : start + BLOCK_CHARACTERS] for start in range(0, len(text), BLOCK_CHARACTERS)]
+    path.write_text(json.dumps([{"type": "text", "text": piece} for piece in pieces]))
+    return path
 
 
 def times(small: int, large: int) -> float:
@@ -381,7 +389,9 @@ def test_a_model_is_asked_with_a_large_document_in_twice_its_base64(tmp_path: Pa
     assert (peaks[1] - peaks[0]) / DOCUMENT_BYTES <= IN_BASE64_TIMES_MAX
 
 
-@pytest.mark.parametrize(("form", "is_new"), [("text", True), ("blocks", False), ("redacted", False)])
+@pytest.mark.parametrize(
+    ("form", "is_new"), [("text", True), ("blocks", False), ("small blocks", False), ("redacted", False)]
+)
 def test_a_large_turn_is_added_in_little_more_than_twice_its_size(
     turnlog: Command, folder: Path, tmp_path: Path, form: str, *, is_new: bool
 ) -> None:
@@ -399,15 +409,32 @@ def test_a_large_turn_is_added_in_little_more_than_twice_its_size(
             text = source.read_text().replace("\n", r"\n")
             source = tmp_path / f"{name}.json"
             source.write_text(f'[ {{"type": "text", "text": "{text}"}} ]')
+        if form == "small blocks":
+            source = write_small_blocks(source.read_text(), tmp_path / f"{name}.json")
         if form == "redacted":
             text = source.read_text()
             source = tmp_path / f"{name}.txt"
             source.write_text(f"\N{SLIGHTLY SMILING FACE}\n{AWS_KEY}\n{text}{AWS_KEY}\n")
-        options: list[str] = {"text": [], "blocks": ["--blocks"], "redacted": ["--redact"]}[form]
+        options: list[str] = ["--redact"] if form == "redacted" else [] if form == "text" else ["--blocks"]
         peaks.append(peak(command, "add", "-b", name, *options, stdin=source))
         if form == "redacted":
             clean = source.read_bytes().replace(AWS_KEY.encode(), b"[redacted: aws-key]")
             assert command.ok("show", name).stdout.endswith(clean)
+    assert times(*peaks) <= TIMES_MAX
+
+
+def test_a_large_turn_of_small_blocks_is_imported_in_little_more_than_twice_its_size(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Decoded, they would take more than their JSON: they are checked one by one."""
+    peaks: list[int] = []
+    for name in ("small", "large"):
+        command = Command(store=tmp_path / f"{name}.db")
+        source = write_small_blocks((folder / f"{name}.txt").read_text(), tmp_path / f"{name}.json")
+        command.ok("add", "--blocks", stdin=source.read_bytes())
+        command.ok("export", "-o", tmp_path / f"{name}.jsonl")
+        again = Command(store=tmp_path / f"{name}-again.db")
+        peaks.append(peak(again, "import", "turnlog", tmp_path / f"{name}.jsonl"))
     assert times(*peaks) <= TIMES_MAX
 
 

@@ -9,7 +9,7 @@ know (citations, cache hints) are carried in `extra`, so that a block can go bac
 
 import re
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, cast
 
@@ -146,6 +146,7 @@ _FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for 
 _content = msgspec.json.Decoder(list[Block])
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _raws = msgspec.json.Decoder(list[Raw])
+_record = msgspec.json.Decoder(dict[str, Raw])
 _single = msgspec.json.Decoder(Block)
 _encoder = msgspec.json.Encoder()
 _SHOWN_MAX = 200
@@ -328,17 +329,20 @@ def _check_marked(payload: bytes, long: LongStrings, field: str, depth_max: int 
 
 
 def _check(payload: bytes, field: str, depth_max: int | None) -> None:
-    decode = _decode_with_extra if _may_have_reserved_key(payload) else _decoded
-    for index, block in enumerate(decode(payload, field)):
+    has_null = b":null" in payload
+    decode = _decode_with_extra if _may_have_reserved_key(payload) or _has_null_flag(payload) else _decode_block
+    for index, raw in enumerate(_raws_of(payload, field)):
+        # One by one: hundreds of thousands of blocks take more memory than their JSON.
+        place = f"{field}[{index}]"
+        block = decode(raw, place)
         # A block stands in the list, and what is in it in the block.
         if depth_max is not None and (deep := deep_field(block, depth_max - 2)) is not None:
-            place = f"{field}[{index}].{deep}"
-            raise ContentError(f"{place}: content is nested {depth_max} levels deep at most", field=place)
-        if isinstance(block, ToolUse) and bytes(block.input)[:1] != b"{":
-            raise ContentError(f"{field}[{index}].input: expected an object", field=f"{field}[{index}].input")
-    if b":null" in payload:
-        for index, record in enumerate(_raw_blocks.decode(payload)):
-            _refuse_nulls(record, f"{field}[{index}]")
+            deep = f"{place}.{deep}"
+            raise ContentError(f"{deep}: content is nested {depth_max} levels deep at most", field=deep)
+        if isinstance(block, ToolUse) and bytes(memoryview(block.input)[:1]) != b"{":
+            raise ContentError(f"{place}.input: expected an object", field=f"{place}.input")
+        if has_null:
+            _refuse_nulls(_record.decode(raw), place)
 
 
 def deep_field(block: Block, levels: int) -> str | None:
@@ -412,14 +416,17 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
 
 
 def _decoded(text: bytes, field: str) -> list[Block]:
+    if not _has_null_flag(text):
+        with suppress(msgspec.DecodeError):  # some have keys that turnlog does not know, or are malformed
+            return _content.decode(text)
+    return [_decode_with_extra(raw, f"{field}[{index}]") for index, raw in enumerate(_raws_of(text, field))]
+
+
+def _raws_of(payload: bytes, field: str) -> list[Raw]:
     try:
-        blocks = _content.decode(text)
-    except msgspec.DecodeError:
-        return _decode_with_extra(text, field)
-    for block in blocks:
-        if type(block) is ToolResult and block.is_error is None and b'"is_error":null' in text:
-            return _decode_with_extra(text, field)
-    return blocks
+        return _raws.decode(payload)
+    except msgspec.DecodeError as error:
+        raise content_error(error, field) from error
 
 
 @contextmanager
@@ -431,17 +438,28 @@ def malformed_texts(field: str = "content") -> Generator[None]:
         raise ContentError(f"{field}: a text is malformed: {error}", field=field) from error
 
 
-def _decode_with_extra(payload: bytes, field: str) -> list[Block]:
-    """Decode blocks one by one: some have keys that turnlog does not know, or are malformed."""
+def _decode_block(raw: Raw, field: str) -> Block:
     try:
-        records = _raw_blocks.decode(payload)
-        return [_split(record, f"{field}[{index}]", BLOCK_TYPES) for index, record in enumerate(records)]
+        return _single.decode(raw)
+    except msgspec.DecodeError:
+        return _decode_with_extra(raw, field)
+
+
+def _decode_with_extra(raw: Raw, field: str) -> Block:
+    """Decode a block that may have keys that turnlog does not know, or is malformed."""
+    try:
+        record = _record.decode(raw)
     except msgspec.DecodeError as error:
         raise content_error(error, field) from error
+    return _split(record, field, BLOCK_TYPES)
 
 
 def _may_have_reserved_key(payload: bytes) -> bool:
     return b'"$extra"' in payload or (b"\\u00" in payload and _escaped_ascii.search(payload) is not None)
+
+
+def _has_null_flag(payload: bytes) -> bool:
+    return b'"is_error":null' in payload
 
 
 def _split(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> Any:
