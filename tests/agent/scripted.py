@@ -127,7 +127,7 @@ class Scripted(Provider):
         """Return what reads a scripted reply."""
         return _Reader(self._sender(model))
 
-    def models(self, connection: Connection) -> list[str]:
+    def _models(self, connection: Connection) -> list[str]:
         """Return the one model."""
         return [MODEL]
 

@@ -205,7 +205,7 @@ class Postcard(Provider):
         """Return what reads a reply."""
         return _Reader(self._sender(model))
 
-    def models(self, connection: Connection) -> list[str]:
+    def _models(self, connection: Connection) -> list[str]:
         """Return no models: there is no network behind this wire."""
         return []
 

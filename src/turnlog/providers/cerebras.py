@@ -20,7 +20,6 @@ class Cerebras(OpenAIChat):
     version = "5"
     key_variable = "CEREBRAS_API_KEY"
     call_params: ClassVar[Parameters] = {}
-    home = "cerebras"
     base_url = "https://api.cerebras.ai/v1"
     schema_keywords_refused: ClassVar[frozenset[str]] = frozenset({"$schema", "format"})
     """Keywords that it refuses in the schema of any tool. In strict mode, which only a caller asks for, it refuses more

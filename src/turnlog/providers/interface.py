@@ -127,7 +127,7 @@ class Provider(ABC):
 
     Attributes:
         name: the adapter's name, by which `turnlog.providers.get` finds it.
-        provider: the provider, as turns and calls record it.
+        provider: the provider, as turns and calls record it. That of the class is whose endpoint the wire has.
         api: the provider's api, likewise.
         version: the adapter's version; a change of the bytes that it prepares is a new version.
         capabilities: what the wire can carry.
@@ -138,11 +138,10 @@ class Provider(ABC):
         arguments_are_text: whether it puts the input of a call into JSON as a text, by `arguments_text`.
         call_params: parameters that a recorded call adds, so that the provider reports usage.
         reserved: parameters that would overwrite a part of the body which the window or the call decides.
-        client: its network. An adapter without one has `models`, `_open` and `_aopen` of its own.
-        home: the provider that the key goes to where a connection has no base URL. Under another provider's name one
-            has to be given.
-        base_url: the endpoint of the home, or None for what its client takes.
-        base_url_variable: the environment variable with another endpoint of the home that its client looks for, if any.
+        client: its network. An adapter without one has `_models`, `_open` and `_aopen` of its own.
+        base_url: the endpoint of the provider that the class names, or None for what its client takes. Under another
+            provider's name a connection has to have one: the key is for that.
+        base_url_variable: the environment variable with another endpoint that its client looks for, if any.
     """
 
     name: str
@@ -156,7 +155,6 @@ class Provider(ABC):
     call_params: ClassVar[Parameters] = {}
     reserved: ClassVar[Collection[str]] = ()
     client: ClassVar[Client]
-    home: ClassVar[str | None] = None
     base_url: ClassVar[str | None] = None
     base_url_variable: ClassVar[str | None] = None
 
@@ -355,7 +353,9 @@ class Provider(ABC):
 
     @property
     def _at_home(self) -> bool:
-        return self.home is None or self.provider == self.home
+        """Whether the key is for the endpoint that the wire has by itself."""
+        own = getattr(type(self), "provider", None)
+        return own is None or self.provider == own
 
     def _sender(self, model: str | None) -> Sender:
         return Sender(provider=self.provider, api=self.api, model=model)
@@ -378,17 +378,21 @@ class Provider(ABC):
         Raises:
             ProviderError: the provider refused, or cannot be reached.
         """
-        return self.client.list_models(self.name, self._at_endpoint(connection))
+        return self._models(self._at_endpoint(connection))
+
+    def _models(self, connection: Connection) -> list[str]:
+        """Ask at an endpoint: see `Client.list_models`."""
+        return self.client.list_models(self.name, connection)
 
     def _open(self, request: PreparedRequest, connection: Connection) -> AbstractContextManager[Iterator[RawEvent]]:
-        """Send a request, and iterate over the events of the reply: see `Client.open_stream`."""
-        return self.client.open_stream(self.name, request, self._at_endpoint(connection))
+        """Send a request to an endpoint, and iterate over the events of the reply: see `Client.open_stream`."""
+        return self.client.open_stream(self.name, request, connection)
 
     def _aopen(
         self, request: PreparedRequest, connection: Connection
     ) -> AbstractAsyncContextManager[AsyncIterator[RawEvent]]:
         """Do the same for asyncio."""
-        return self.client.aopen_stream(self.name, request, self._at_endpoint(connection))
+        return self.client.aopen_stream(self.name, request, connection)
 
     def _at_endpoint(self, connection: Connection) -> Connection:
         """Return the connection with an endpoint, never one that the key is not for."""
@@ -419,7 +423,7 @@ class Provider(ABC):
         """
         gathered = Gathered(self.provider, self.reader(model=request.model), connection, on_event, on_delta)
         try:
-            with self._open(request, connection) as events:
+            with self._open(request, self._at_endpoint(connection)) as events:
                 for event in events:
                     gathered.add(event)
         except ProviderError as error:
@@ -437,7 +441,7 @@ class Provider(ABC):
         """Do what `call` does, for asyncio."""
         gathered = Gathered(self.provider, self.reader(model=request.model), connection, on_event, on_delta)
         try:
-            async with self._aopen(request, connection) as events:
+            async with self._aopen(request, self._at_endpoint(connection)) as events:
                 async for event in events:
                     gathered.add(event)
         except ProviderError as error:

@@ -88,7 +88,7 @@ class Replay(Provider):
         """Return what reads a reply, as the adapter does."""
         return self._adapter.reader(model=model)
 
-    def models(self, connection: Connection) -> list[str]:  # noqa: ARG002
+    def _models(self, connection: Connection) -> list[str]:  # noqa: ARG002
         """Return no models: nobody is asked."""
         return []
 

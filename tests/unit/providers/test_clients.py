@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from tests.golden.wire_cases import MODELS, WIRES, deltas_of, events_of
 from tests.wires.eventstream import eventstream
+from tests.wires.postcard import Postcard
 from tests.wires.server import Answer, WireServer, stream, whole
 
 from turnlog.errors import ProviderError
@@ -103,7 +104,7 @@ def _case(adapter: Provider) -> Path:
 def _request(adapter: Provider, *, streams: bool = True) -> PreparedRequest:
     asked = Message(turn="t", role="user", content_json=content_bytes("Hi \u2028."))
     return adapter.prepare_request(
-        ContextWindow(messages=(asked,), options={}), model=MODELS[adapter.name], stream=streams
+        ContextWindow(messages=(asked,), options={}), model=MODELS.get(adapter.name, "m"), stream=streams
     )
 
 
@@ -241,6 +242,21 @@ def test_key_of_another_provider_never_goes_to_this_one(adapter: Provider, call:
         other.models(Connection(api_key=KEY))
     error = _error(call(other, _request(other), Connection(api_key=KEY)))
     assert error.message == "'other' has no base URL: set one"
+
+
+class _OwnNetwork(Postcard):
+    def _models(self, connection: Connection) -> list[str]:
+        return [connection.who]
+
+
+def test_key_of_another_provider_never_goes_to_an_adapter_with_a_network_of_its_own(call: Call) -> None:
+    """The base class sees to it, before it asks for models or sends anything."""
+    other = _OwnNetwork(provider="other")
+    with pytest.raises(ProviderError, match="'other' has no base URL: set one"):
+        other.models(Connection(api_key=KEY))
+    error = _error(call(other, _request(other), Connection(api_key=KEY)))
+    assert error.message == "'other' has no base URL: set one"
+    assert other.models(Connection(api_key=KEY, base_url="http://here")) == ["other at http://here"]
 
 
 def test_reply_of_another_endpoint_is_recorded_under_its_name(adapter: Provider, call: Call) -> None:

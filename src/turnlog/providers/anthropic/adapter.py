@@ -39,7 +39,6 @@ class Anthropic(Provider):
     version = "5"
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
-    home = "anthropic"
     base_url_variable = "ANTHROPIC_BASE_URL"
     reserved = request.RESERVED
     embeds_texts = True

@@ -33,7 +33,6 @@ class Bedrock(Provider):
     version = "5"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
-    home = "bedrock"
     reserved = request.RESERVED
     embeds_texts = True
     capabilities = Capabilities(

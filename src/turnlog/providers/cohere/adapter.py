@@ -27,7 +27,6 @@ class Cohere(Provider):
     version = "5"
     key_variable = "CO_API_KEY"
     client = CLIENT
-    home = "cohere"
     reserved = RESERVED
     embeds_texts = True
     arguments_are_text = True

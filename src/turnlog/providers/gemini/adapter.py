@@ -43,7 +43,6 @@ class Gemini(Provider):
     version = "5"
     key_variable = "GEMINI_API_KEY"
     client = CLIENT
-    home = "gemini"
     reserved = request.RESERVED
     embeds_texts = True
     capabilities = Capabilities(

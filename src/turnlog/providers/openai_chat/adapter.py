@@ -51,7 +51,6 @@ class OpenAIChat(Provider):
         tool_id_characters_max=40,
         tool_names=_NAMES,
     )
-    home = "openai"
     base_url_variable = "OPENAI_BASE_URL"
     reserved = request.RESERVED
 
@@ -68,7 +67,7 @@ class OpenAIChat(Provider):
             self.capabilities = msgspec.structs.replace(
                 self.capabilities, tool_id_pattern="[a-zA-Z0-9]{9}", tool_id_characters_max=9
             )
-        elif self.provider != OpenAIChat.home:
+        elif self.provider != OpenAIChat.provider:
             self.capabilities = msgspec.structs.replace(self.capabilities, tool_names=None)
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:

@@ -26,7 +26,6 @@ class OpenAIResponses(Provider):
     version = "5"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
-    home = "openai"
     base_url_variable = "OPENAI_BASE_URL"
     reserved = request.RESERVED
     embeds_texts = True
