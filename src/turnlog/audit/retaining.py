@@ -1,10 +1,10 @@
-"""Retention: threads whose last turn is older than a time are erased, but for those that a legal hold keeps."""
+"""Retention: threads of which every turn is older than a time are erased, but for those that a legal hold keeps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import filterfalse
+from itertools import chain, filterfalse
 
 from msgspec import Struct
 
@@ -58,7 +58,7 @@ def retain(
     except OverflowError:
         limit = datetime.min.replace(tzinfo=UTC)
     with store.read() as transaction:
-        old = latest_threads(transaction, among=lambda thread: _last_said(transaction, thread, now) < limit)
+        old = latest_threads(transaction, among=lambda thread: _is_old(transaction, thread, now, limit))
         due, kept = _due_and_kept(transaction, [thread.id for thread in old])
     erasure = None
     if due:
@@ -72,13 +72,21 @@ def retain(
     )
 
 
-def _last_said(transaction: ReadTransaction, thread: Thread, now: datetime) -> datetime:
-    """Return when the last turn of a thread was said. What claims to be of the future, as others' turns can, is not."""
-    last = datetime.fromisoformat(thread.last)
-    if last <= now + _CLOCKS_DIFFER:
-        return last
-    said = (said_at(turn_meta(turn), turn.header.time) for turn in turns_backwards(transaction, thread.id, 0))
-    return next((time for time in said if time <= now + _CLOCKS_DIFFER), last)
+def _is_old(transaction: ReadTransaction, thread: Thread, now: datetime, limit: datetime) -> bool:
+    """Tell whether nothing of a thread was said since a time.
+
+    The last turn may have the time of a clock that was wrong: all turns are looked at. What claims to be of the future,
+    as others' turns can, was not said then; a thread of which all does is not old.
+    """
+    turns = (turn for turn in turns_backwards(transaction, thread.id, 0) if not turn.erased)
+    said = (said_at(turn_meta(turn), turn.header.time) for turn in turns)
+    is_of_the_past = False
+    for time in chain((datetime.fromisoformat(thread.last),), said):
+        if time <= now + _CLOCKS_DIFFER:
+            if time >= limit:
+                return False
+            is_of_the_past = True
+    return is_of_the_past
 
 
 def _due_and_kept(transaction: ReadTransaction, threads: Sequence[str]) -> tuple[set[str], dict[str, str]]:

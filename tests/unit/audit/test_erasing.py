@@ -696,6 +696,14 @@ def test_a_turn_of_the_future_keeps_no_thread(log: TurnLog) -> None:
     assert log.retain(timedelta(days=365)).threads == ()
 
 
+def test_a_turn_of_a_clock_that_was_wrong_lets_no_thread_go(log: TurnLog) -> None:
+    """The thread began a moment ago: that its last turn seems to be old makes it no older."""
+    log.add_turn("asked today", bookmark="main")
+    for time in ("2020-01-02T03:04:05Z", "2300-01-02T03:04:05Z"):
+        log.add_turn("?", continues="main", origin=Origin(format="f", ids=[time], timestamp=time))
+        assert log.retain(timedelta(days=365)).threads == ()
+
+
 def test_the_same_erasure_again_reaches_what_another_did_not(
     log: TurnLog, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
