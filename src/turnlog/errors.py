@@ -508,3 +508,10 @@ def os_reason(error: Exception) -> str:
     """
     said = error.strerror if isinstance(error, OSError) else None
     return (said or str(error) or type(error).__name__).lower()
+
+
+def tell_what_went_in(error: BaseException, went_in: str) -> None:
+    """Add to an error, as a note, what was recorded before it: "nothing" is true of the last transaction alone."""
+    if error.args and isinstance(error.args[0], str):
+        error.args = (error.args[0].replace("; nothing was recorded", ""), *error.args[1:])
+    error.add_note(went_in)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from turnlog.audit.merkle import Frontier
 from turnlog.audit.tree import PAGE_LEAVES, gain, grow
 from turnlog.digest import sri
-from turnlog.errors import ConflictError, CorruptionError
+from turnlog.errors import ConflictError, CorruptionError, tell_what_went_in
 from turnlog.events import ERASURE, Recorded
 from turnlog.projections.checkpoints import CHECKPOINTS, keep, kept
 from turnlog.projections.tree import tree_size
@@ -106,9 +106,8 @@ class _Copy:
             root = self._root()
         except BaseException as error:
             if self._done > self._known or not isinstance(error, Exception):  # an interrupt may fall behind a commit
-                error.add_note(
-                    f"at least {self._done:,} of {self._end:,} events are in: the same copy again adds the rest"
-                )
+                went_in = f"at least {self._done:,} of {self._end:,} events are in"
+                tell_what_went_in(error, f"{went_in}: the same copy again adds the rest")
             raise
         with self._source.read() as transaction:
             genesis, end = transaction.genesis(), transaction.log_end()

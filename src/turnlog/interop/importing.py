@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from turnlog.errors import tell_what_went_in
 from turnlog.events import cite
 from turnlog.record import EventDraft, Redaction, TurnDraft, general_key, placed, plan_event, plan_turn
 from turnlog.record.sealing import key_after
@@ -187,35 +188,69 @@ def run_import(
 
     Raises:
         InputError: a payload is too large. Nothing was imported.
-        StoreError: the store cannot do its work. What is recorded by then stays, and the same import goes on from it.
+        StoreError: the store cannot do its work. What is recorded by then stays, and the same import goes on from it:
+            a note of the error (`__notes__`) says how much that is, as of an interrupt.
     """
     if source.text_bytes * ESCAPED_BYTES_MAX > payloads.PAYLOAD_BYTES_MAX:
         with store.read() as transaction:
             known = source.look_up(transaction)
         for _ in source.prepare(_measured, known).steps:
             pass
-    added = Added()
-    works: list[Work[D]] = []
-    while True:
-        with store.read() as transaction:
-            end, known = transaction.log_end(), source.look_up(transaction)
-        # What a turn continues may be sealed, and so it is.
-        work = source.prepare(lambda payload: placed(store, payload, general_key, is_certain=False), known)
-        works.append(work)
-        complete = True
+    recording = _Recording(store, source, sources, progress)
+    try:
+        return recording.run()
+    except BaseException as error:
+        if recording.added or not isinstance(error, Exception):  # an interrupt may fall behind a commit
+            went_in = f"at least {recording.added:,} events of the file are in"
+            tell_what_went_in(error, f"{went_in}: the same import again adds the rest")
+        raise
+
+
+class _Recording(Generic[K, D]):
+    """One import, as far as it has come."""
+
+    def __init__(self, store: Store, source: Source[K, D], sources: Sources, progress: Progress | None) -> None:
+        self._store = store
+        self._source = source
+        self._sources = sources
+        self._progress = progress
+        self._turns = self._events = 0
+
+    @property
+    def added(self) -> int:
+        """How many events were recorded, turns among them."""
+        return self._turns + self._events
+
+    def run(self) -> TranscriptReport:
+        """Record what is new, as often as the log gets more of the file meanwhile."""
+        store, source = self._store, self._source
+        works: list[Work[D]] = []
+        while True:
+            with store.read() as transaction:
+                end, known = transaction.log_end(), source.look_up(transaction)
+            # What a turn continues may be sealed, and so it is.
+            work = source.prepare(lambda payload: placed(store, payload, general_key, is_certain=False), known)
+            works.append(work)
+            if self._record(work, end, known):
+                self._tell(source.lines)
+                return source.report(known, works, Added(turns=self._turns, events=self._events))
+
+    def _record(self, work: Work[D], end: int, known: K) -> bool:
+        """Record all of it in groups; return whether that could be done before the log got more of the file."""
         for number, group in enumerate(_groups(work.steps)):
-            outcome = store.write(_plan(group, source, sources, end, known if number == 0 else None))
+            plan = _plan(group, self._source, self._sources, end, known if number == 0 else None)
+            outcome = self._store.write(plan)
             if outcome is None:
-                complete = False
-                break
-            end = outcome[0]
-            added = Added(turns=added.turns + outcome[1].turns, events=added.events + outcome[1].events)
-            if progress is not None:
-                progress(group[-1].line, source.lines)
-        if complete:
-            if progress is not None:
-                progress(source.lines, source.lines)
-            return source.report(known, works, added)
+                return False
+            end, added = outcome
+            self._turns += added.turns
+            self._events += added.events
+            self._tell(group[-1].line)
+        return True
+
+    def _tell(self, line: int) -> None:
+        if self._progress is not None:
+            self._progress(line, self._source.lines)
 
 
 def _measured(payload: Payload) -> NewPayload:

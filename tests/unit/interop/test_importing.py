@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turnlog import TurnLog
-from turnlog.errors import ErasedError, MissingPackageError, NotFoundError
+from turnlog.errors import ErasedError, MissingPackageError, NotFoundError, StoreFullError
 from turnlog.events import FORMATS, TURN
 from turnlog.ids import derived_id
 from turnlog.interop import formats, importing
@@ -105,6 +105,10 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "GROUP_STEPS_MAX", 2)
 
 
+def _went_in(events: int) -> str:
+    return f"at least {events} events of the file are in: the same import again adds the rest"
+
+
 def test_steps_are_recorded_in_order_with_what_they_cite() -> None:
     """Turns and events come in their order, and each event cites its turn."""
     with TurnLog.open("memory://") as log:
@@ -182,13 +186,36 @@ def test_import_that_stops_in_the_middle_is_completed_by_the_same_import() -> No
             if done == 2:
                 raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as caught:
             _run(log, Lines(["a", "b", "c", "d"]), progress=stop)
+        assert caught.value.__notes__ == [_went_in(4)]
         assert log.stats().turns == 2
         assert _run(log, Lines(["a", "b", "c", "d"])).added == Added(turns=2, events=2)
         _run(other, Lines(["a", "b", "c", "d"]))
         ids = [[recorded.header.id for recorded in each.events(1)] for each in (log, other)]
         assert ids[0] == ids[1]
+
+
+@pytest.mark.usefixtures("small_groups")
+def test_an_error_says_how_much_went_in_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not that nothing was recorded, which is true of its transaction alone."""
+    with TurnLog.open("memory://") as log:
+        write = log.store.write
+        left = [write, write]
+
+        def fill(plan: Any) -> Any:
+            if not left:
+                raise StoreFullError("no space left for store 'x': free some; nothing was recorded")
+            return left.pop()(plan)
+
+        monkeypatch.setattr(log.store, "write", fill)
+        with pytest.raises(StoreFullError) as caught:
+            _run(log, Lines(["a", "b", "c"]))
+        assert (str(caught.value), caught.value.__notes__) == ("no space left for store 'x': free some", [_went_in(4)])
+        with pytest.raises(StoreFullError, match=r"; nothing was recorded$") as caught:
+            _run(log, Lines(["a", "b", "c"]))
+        assert not hasattr(caught.value, "__notes__")
+        assert len(list(log.events(1))) == 4
 
 
 def test_formats_are_found_by_name() -> None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from turnlog.errors import NO_SPACE
+from turnlog.errors import NO_SPACE, tell_what_went_in
 from turnlog.events import ERASURE, REGISTERS, TARGET, TURN, Arrival, Recorded
 from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
 from turnlog.interop.portable.checking import Survey, survey
@@ -106,7 +106,7 @@ def restore(
         except BaseException as error:
             if total.groups or not isinstance(error, Exception):  # an interrupt may fall behind a commit
                 went_in = f"at least {total.added:,} of {found.new:,} new events are in"
-                error.add_note(f"{went_in}: the same import again adds the rest")
+                tell_what_went_in(error, f"{went_in}: the same import again adds the rest")
             raise
         tell(count, count)
     if found.whole:
