@@ -18,6 +18,9 @@ from tests.cli.terminal import CTRL_C, CTRL_D, Terminal
 from tests.wires.server import WireServer, stream, whole
 
 from turnlog import TurnLog
+from turnlog.agent.recording import Recording
+from turnlog.cli import main
+from turnlog.errors import StoreFullError
 from turnlog.model import ToolCallMeta
 
 WIRE = OpenAI()
@@ -373,6 +376,25 @@ def test_what_a_provider_cannot_carry_is_said_with_the_turn_that_is_recorded(
     assert f"recorded as {head(turnlog)}: `turnlog run -c main` tries again\n" in outcome.stderr
     server.answers.append(WIRE.reply("A sound."))
     assert run(turnlog, "-c", "main", "--on-loss", "report").text == "A sound.\n"
+
+
+def test_a_result_that_cannot_be_recorded_is_not_said_to_be_tried_again(
+    turnlog: Command, server: WireServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tool may have had effects: whoever goes on is asked first."""
+
+    async def fill(*_: object, **__: object) -> None:
+        raise StoreFullError("no space left for store 'x': free some; nothing was recorded")
+
+    monkeypatch.setattr(Recording, "results", fill)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server.answers.append(WIRE.reply("I look.", ECHO))
+    arguments = ["run", "Go", "-p", "kilo", "-b", "main", "--servers", "s", "--approve", "auto"]
+    assert main([*arguments, "--store", turnlog.url]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"turnlog: no space left for store 'x': free some; what came before is recorded, up to {head(turnlog)}: "
+        "`turnlog run -c main` goes on, and asks about tool calls that had begun"
+    )
 
 
 def test_what_may_be_lost_only_where_it_is_said_names_the_option(turnlog: Command, server: WireServer) -> None:

@@ -21,7 +21,7 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunOptions, refuse_early
 from turnlog.cli.text import one_line, quoted, text_before_end
 from turnlog.cli.usage import STANDARD_STREAM
-from turnlog.errors import TurnlogError, UnsupportedContentError, os_reason
+from turnlog.errors import StoreError, TurnlogError, UnsupportedContentError, os_reason, tell_what_went_in
 from turnlog.log import TurnLog
 from turnlog.turn import Turn
 
@@ -112,7 +112,11 @@ def run(
                 raise
             lost = isinstance(error, UnsupportedContentError) and options.on_loss is None
             again = f"{_again(live.turn)}{' --on-loss report' if lost else ''}"
-            note(f"{error_said(error)}; what came before is recorded, up to {live.turn.id}: `{again}` tries again")
+            # Behind a reply of a model there is nothing that a store could refuse but what comes of its tool calls.
+            in_tools = isinstance(error, StoreError) and live.turn.meta.role == "assistant"
+            how = "goes on, and asks about tool calls that had begun" if in_tools else "tries again"
+            tell_what_went_in(error, f"what came before is recorded, up to {live.turn.id}: `{again}` {how}")
+            note(error_said(error))
             return EXIT_USAGE
         except OSError as error:
             if live.turn is None:
