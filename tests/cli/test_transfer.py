@@ -354,6 +354,8 @@ class TestExportAs:
         page = tmp_path / "page.html"
         assert "5 turns" in turnlog("export", "main", "--format", "html", "-o", page).text
         assert page.read_bytes().startswith(b"<!doctype html>")
+        # Before the thread is read, and what of it would be left out is said.
+        assert "already: name another one" in turnlog.refused("export", "main", "--format", "html", "-o", page)
         assert turnlog.ok("export", "main", "--format", "jsonl").json_lines[0]["id"] == turn_id("a")
         assert "messages" in turnlog.ok("export", "main", "--format", "openai").json
         canonical = turnlog("export", "main", "--format", "canonical")

@@ -376,15 +376,12 @@ def export(
 
 def _export_as(form: str, headish: str, output: Path | None, common: Common, *, force: bool) -> None:
     with noting() as done, common.open() as log:
-        exported = exports.export(log, headish, form)
-        for loss in exported.losses.entries:
-            place = "" if loss.index is None else f", content[{loss.index}]"
-            note(f"{loss.kind}: {one_line(loss.block)} of turn {loss.turn}{place}: {one_line(loss.why)}")
         if output is None or _is_standard(output):
-            exported.write(binary_output())
+            _exported(log, headish, form).write(binary_output())
             sys.stdout.flush()
             return
         with new_file(output, common, force=force) as file:
+            exported = _exported(log, headish, form)
             exported.write(file)
         done.append(f"{str(output)!r} is written")
     with telling(f"{str(output)!r} is written, but that could not be printed"):
@@ -392,6 +389,15 @@ def _export_as(form: str, headish: str, output: Path | None, common: Common, *, 
             write_json({"file": str(output), "turns": exported.turns, "losses": exported.losses.entries})
         else:
             Screen.of_stdout().line((one_line(str(output)), "bold"), f"  {count(exported.turns, 'turn')}")
+
+
+def _exported(log: TurnLog, headish: str, form: str) -> exports.Exported:
+    """Return a thread in a form, and say what it leaves out."""
+    exported = exports.export(log, headish, form)
+    for loss in exported.losses.entries:
+        place = "" if loss.index is None else f", content[{loss.index}]"
+        note(f"{loss.kind}: {one_line(loss.block)} of turn {loss.turn}{place}: {one_line(loss.why)}")
+    return exported
 
 
 def _part(log: TurnLog, headish: str | None, which: ExportChoice, *, ancestry: bool) -> Callable[[BinaryIO], int]:
