@@ -21,6 +21,7 @@ from turnlog.executors import Executors
 from turnlog.feeds.live import Inbox, LiveDelta, Streams
 from turnlog.feeds.selection import Selection, Selector
 from turnlog.store import Store
+from turnlog.store.awaiting import Watching
 from turnlog.store.pages import check_seen
 from turnlog.store.reading import Reader, read_again
 from turnlog.store.waiting import Latch
@@ -380,12 +381,13 @@ class AsyncEvents(Generic[T_co]):
         if self._more is None:
             self._loop, self._more = asyncio.get_running_loop(), asyncio.Event()
         self._more.clear()
-        watch = self._store.watch(self._following.read_to, self._tell, backwards=True)
+        watching = Watching(self._store, self._following.read_to, self._tell, backwards=True)
         try:
+            watch = await self._executors.run_read(watching.begin)
             if not self._stopped and not self._following.is_due():
                 await self._more.wait()
         finally:
-            self._store.unwatch(watch)
+            watching.give_up()
         watch.result()
 
     def _tell(self) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 
 from turnlog.executors import Executors
@@ -31,49 +33,60 @@ async def wait_beyond(store: Store, executors: Executors, after: int, timeout_s:
     check_timeout(timeout_s)
     until = None if timeout_s is None else monotonic() + timeout_s
     if timeout_s != 0:
-        waiting = _Waiting(store, after)
+        told = _Told()
+        watching = Watching(store, after, told.tell)
         try:
-            watch = await executors.run_read(waiting.begin)
-            if await waiting.ends(None if until is None else max(0, until - monotonic())):
+            watch = await executors.run_read(watching.begin)
+            if await told.comes(None if until is None else max(0, until - monotonic())):
                 return watch.result()
         finally:
-            waiting.give_up()
+            watching.give_up()
     return await executors.run_read(store.wait, after, 0)
 
 
-class _Waiting:
-    """A watch that is begun in a thread, and given up in the event loop: maybe before it has begun."""
+class Watching:
+    """A watch that is begun in a thread, since a server may not answer, and given up in the event loop: maybe before
+    it has begun."""
 
-    def __init__(self, store: Store, after: int) -> None:
-        self._store = store
-        self._after = after
-        self._loop = asyncio.get_running_loop()
-        self._told: asyncio.Future[None] = self._loop.create_future()
+    def __init__(self, store: Store, after: int, tell: Callable[[], None], *, backwards: bool = False) -> None:
+        """Take what to watch, and whom to tell; see `Waker.watch`."""
+        self._begin = partial(store.watch, after, tell, backwards=backwards)
+        self._forget = store.unwatch
         self._watches: list[Watch] = []
         self._is_over = False
 
     def begin(self) -> Watch:
-        watch = self._store.watch(self._after, self._tell)
+        """Begin, and return the watch. Raises what `Waker.watch` does."""
+        watch = self._begin()
         # In this order, and in `give_up` the other way round: one of the two sees what the other has done.
         self._watches.append(watch)
         if self._is_over:
-            self._store.unwatch(watch)
+            self._forget(watch)
         return watch
 
-    async def ends(self, timeout_s: float | None) -> bool:
-        """Wait until the log goes on, and tell whether it did."""
-        done, _ = await asyncio.wait([self._told], timeout=timeout_s)
-        return bool(done)
-
     def give_up(self) -> None:
+        """Forget the watch, also where it is only being begun."""
         self._is_over = True
         for watch in self._watches:
-            self._store.unwatch(watch)
+            self._forget(watch)
 
-    def _tell(self) -> None:
+
+class _Told:
+    """Whether it was told that the log goes on: from any thread, to who waits in this event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[None] = self._loop.create_future()
+
+    def tell(self) -> None:
         with suppress(RuntimeError):  # the event loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._settle)
 
+    async def comes(self, timeout_s: float | None) -> bool:
+        """Wait until it is told, and tell whether it was."""
+        done, _ = await asyncio.wait([self._future], timeout=timeout_s)
+        return bool(done)
+
     def _settle(self) -> None:
-        if not self._told.done():
-            self._told.set_result(None)
+        if not self._future.done():
+            self._future.set_result(None)

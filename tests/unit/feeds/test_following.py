@@ -507,6 +507,33 @@ def test_task_is_cancelled_and_stopped(log: TurnLog) -> None:
     asyncio.run(go())
 
 
+def test_a_server_that_does_not_answer_holds_up_no_event_loop(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To wait, the store is asked where the log ends. Who gives up meanwhile leaves nothing behind."""
+    answers, watch = threading.Event(), log.store.watch
+
+    def held(*given: Any, **options: Any) -> Any:
+        answers.wait(30)
+        return watch(*given, **options)
+
+    async def go() -> None:
+        here = AsyncTurnLog(log)
+        events: Any = here.events(end, follow=True)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(events), 0.1)
+        assert not answers.is_set()
+        waiting = asyncio.create_task(anext(events))
+        await asyncio.sleep(0.05)
+        answers.set()
+        await asyncio.to_thread(until, lambda: len(log.store._waker._here.watches) == 1)
+        await here.add_turn("two")
+        assert (await waiting).global_position == end + 1
+
+    end = log.add_turn("one").global_position
+    monkeypatch.setattr(log.store, "watch", held)
+    asyncio.run(go())
+    until(lambda: not log.store._waker._here.watches)
+
+
 def test_task_gets_pieces_of_replies(log: TurnLog) -> None:
     """In the same event loop as the run."""
 
