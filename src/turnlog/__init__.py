@@ -51,10 +51,7 @@ with TurnLog.open("memory://") as log:  # or sqlite:///path/to/log.db
     log.add_turn("Name a mountain instead.", continues=question.id, bookmark="mountains")
 
     assert [m.role for m in log.context("main").messages] == ["user", "assistant", "user"]
-    assert [m.content[0].text for m in log.context("mountains").messages] == [
-        "Name a river.",
-        "Name a mountain instead.",
-    ]
+    assert [log.text(turn) for turn in log.ancestry("mountains")] == ["Name a river.", "Name a mountain instead."]
     assert log.verify().clean
 ```
 

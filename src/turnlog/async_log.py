@@ -272,7 +272,7 @@ class AsyncTurnLog(Part[TurnLog]):
     add_document = appends(TurnLog.add_document)
     add_event = appends(TurnLog.add_event)
     add_group = appends(TurnLog.add_group)
-    compact = appends(TurnLog.compact)
+    compact = waits(TurnLog.compact)  # whoever summarizes may take long, and record something
     turn = reads(TurnLog.turn)
     event = reads(TurnLog.event)
     ancestry = reads(TurnLog.ancestry)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from turnlog import AsyncTurnLog, MetaError, StoreClosedError, TurnLog, UnknownTurnError
+from turnlog import AsyncTurnLog, ContextWindow, MetaError, StoreClosedError, TurnLog, UnknownTurnError
 from turnlog.async_log import (
     AsyncAudit,
     AsyncBookmarks,
@@ -218,6 +218,33 @@ def test_a_wait_takes_no_thread_and_leaves_nothing_when_it_is_given_up(tmp_path:
             return left, len(threads), [await kept - later, await log.wait(0) - later]
 
     assert asyncio.run(record()) == (1, 0, [0, 0])
+
+
+def test_an_append_goes_on_while_summaries_are_written(tmp_path: Path) -> None:
+    """By more threads than there are for appends. A summarizer may record turns itself, as a run of a model does."""
+    added = threading.Event()
+
+    async def record() -> list[bool]:
+        async with await AsyncTurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+
+            def summarize(_: ContextWindow) -> str:
+                assert added.wait(30)
+                return f"It says {log.sync.add_turn('a summary of it').id}."
+
+            ids: list[str] = []
+            for number in range(70):
+                async with log.group() as group:
+                    first = group.add_turn("a")
+                    group.add_turn("b", continues=first, bookmark=str(number))
+                ids.append(str(number))
+            work = [log.compact(id, summarize=summarize, keep_first=0, keep_last=0, min_turns=1) for id in ids]
+            compacting = [asyncio.ensure_future(each) for each in work]
+            await asyncio.sleep(0.2)
+            await asyncio.wait_for(log.add_turn("not held up"), 10)
+            added.set()
+            return [report.summary is not None for report in await asyncio.gather(*compacting)]
+
+    assert asyncio.run(record()) == [True] * 70
 
 
 @pytest.mark.parametrize("is_open", [False, True])
