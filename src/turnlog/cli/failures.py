@@ -54,7 +54,8 @@ def error_said(error: BaseException | str) -> str:
         message = _os_message(error)
     else:
         notes: Sequence[str] = getattr(error, "__notes__", ())
-        message = "; ".join([str(error) or type(error).__name__, *notes])
+        nameless = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
+        message = "; ".join([str(error) or nameless, *notes])
     if isinstance(error, UnsupportedContentError):
         message = message.replace("on_loss='report'", "--on-loss report")
     if isinstance(error, ProviderError) and (when := from_when(error.retry_after_s)):

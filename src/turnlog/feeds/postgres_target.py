@@ -285,11 +285,11 @@ class PostgresTarget(Target):
     # Errors
 
     def is_transient(self, error: Exception) -> bool:
-        """Tell whether it is the connection, others, a full disk, a standby, or a right that the role lacks."""
+        """Tell whether it is the connection, others, a full disk, a standby, or a right or memory that lacks."""
         # What was raised as turnlog's own has psycopg's error for its cause.
         cause = error.__cause__ if isinstance(error, StoreError) else error
         if not isinstance(cause, psycopg.Error):
-            return isinstance(error, _CONVERTED)
+            return isinstance(error, (*_CONVERTED, MemoryError))
         return is_lost(cause) or (cause.sqlstate is not None and cause.sqlstate.startswith(_TRANSIENT))
 
     @contextmanager

@@ -426,19 +426,19 @@ class Runner:
     def _fold_one(self, target: Target, db: Any, given: Projection, recorded: Recorded, skipped: set[str]) -> bool:
         """Fold an event, and tell whether the projection has forgotten something."""
         event = log_event(recorded, self._store)
+        has_forgotten = recorded.header.topic == ERASURE and given.forgets
         try:
             if recorded.header.id not in skipped and given.wants(event):
                 given.fold(db, event)
-            if recorded.header.topic != ERASURE or not given.forgets:
-                return False
-            given.forget(db, self._erased_by(recorded))
-            return True
-        finally:
-            if not target.is_open(db):
-                raise SchemaError(
-                    f"projection {given.name!r} has ended the runner's transaction at event {recorded.header.id!r}: "
-                    "what it has folded may be there twice, or not at all; mend it, and build it anew"
-                )
+            if has_forgotten:
+                given.forget(db, self._erased_by(recorded))
+        except Exception as error:
+            # A full disk, for one, ends a transaction, and is no fault of the projection.
+            if not target.is_transient(error):
+                _check_open(target, db, given, recorded)
+            raise
+        _check_open(target, db, given, recorded)
+        return has_forgotten
 
     def _erased_by(self, erasure: Recorded) -> list[LogEvent]:
         with self._store.read() as transaction:
@@ -482,6 +482,15 @@ class Runner:
         """Tell whether a projection is where it was when what is to be folded was read."""
         now = target.load(db, given.name)
         return now is not None and (now.version, now.position, now.paused_at) == (state.version, state.position, None)
+
+
+def _check_open(target: Target, db: Any, given: Projection, recorded: Recorded) -> None:
+    """Refuse to go on where a projection has ended the transaction in which it folds an event."""
+    if not target.is_open(db):
+        raise SchemaError(
+            f"projection {given.name!r} has ended the runner's transaction at event {recorded.header.id!r}: "
+            "what it has folded may be there twice, or not at all; mend it, and build it anew"
+        )
 
 
 def _store_of(given: Store | HasStore) -> Store:

@@ -234,9 +234,10 @@ class SQLiteTarget(Target, Resting):
             self._release()
 
     def is_transient(self, error: Exception) -> bool:
-        """Tell whether it was locked, or the disk is full, fails or cannot be written, or the file is damaged."""
+        """Tell whether it was locked, memory lacks, the disk is full, fails or is read-only, or the file is damaged."""
         # What was raised as turnlog's own has SQLite's error for its cause.
-        return _primary_code(error.__cause__ if isinstance(error, StoreError) else error) in _TRANSIENT
+        cause = error.__cause__ if isinstance(error, StoreError) else error
+        return isinstance(cause, MemoryError) or _primary_code(cause) in _TRANSIENT
 
     def is_made(self) -> bool:
         """Tell whether the file is there."""

@@ -19,7 +19,15 @@ import psycopg
 import pytest
 
 from turnlog import TurnLog
-from turnlog.errors import ConflictError, MetaError, NotFoundError, SchemaError, StoreCutError, StoreError
+from turnlog.errors import (
+    ConflictError,
+    MetaError,
+    NotFoundError,
+    SchemaError,
+    StoreCutError,
+    StoreError,
+    StoreFullError,
+)
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.postgres_target import PostgresTarget
 from turnlog.feeds.projection import Projection, Status, projection
@@ -409,6 +417,42 @@ def test_one_topic_or_table_can_be_a_text(log: TurnLog, target: AnyTarget) -> No
     turn = log.add_turn("one")
     runner(log, target, seen).run()
     assert rows(target, "SELECT id FROM seen") == [(turn.id,)]
+
+
+def test_disk_that_is_full_in_the_middle_is_told_as_that(log: TurnLog, tmp_path: Path) -> None:
+    """SQLite rolls the transaction back by itself then. The projection goes on once there is room."""
+    pages = iter((8, 1000, 1000, 1000))
+
+    @projection("acme.texts", schema=["CREATE TABLE texts (text TEXT)"], tables=["texts"])
+    def texts(db: sqlite3.Cursor, event: LogEvent) -> None:
+        db.execute(f"PRAGMA max_page_count = {next(pages)}")
+        db.execute("INSERT INTO texts VALUES (?)", ("x" * 100_000,))
+
+    log.add_turn("one")
+    target = SQLiteTarget(tmp_path / "view.db")
+    with pytest.raises(StoreFullError, match="database or disk is full"):
+        runner(log, target, texts).run()
+    [status] = runner(log, target, texts).run()
+    assert (status.position, status.error) == (2, None)
+    assert rows(target, "SELECT COUNT(*) FROM texts") == [(2,)]
+
+
+def test_memory_that_lacks_is_no_fault_of_an_event(log: TurnLog, tmp_path: Path) -> None:
+    """It is raised as what it is, and what could not be folded is folded by the next run."""
+    lacks = iter((True, False))
+
+    class Large(Words):
+        def fold(self, db: AnyCursor, event: LogEvent) -> None:
+            if next(lacks):
+                raise MemoryError
+            super().fold(db, event)
+
+    turn = log.add_turn("one")
+    target = SQLiteTarget(tmp_path / "view.db")
+    with pytest.raises(MemoryError):
+        runner(log, target, Large()).run()
+    runner(log, target, Large()).run()
+    assert rows(target) == [(turn.id, 1)]
 
 
 ENDINGS = ("COMMIT", "ROLLBACK", "END", "commit()", "rollback()")
