@@ -18,7 +18,9 @@ from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.errors import StoreError, StoreFullError, TurnlogError, UncertainError
+from turnlog.feeds import sinks
 from turnlog.ids import new_id
+from turnlog.store.sqlite.scratch import scratch
 from turnlog.testing.faults import run_process
 
 KIB = 1024
@@ -164,8 +166,41 @@ def _project_on_full_disk(url: str, limit: int) -> tuple[str, str]:
 def test_projection_that_does_not_fit_is_told_and_goes_on_later(tmp_path: Path, limit: int) -> None:
     """Wherever it fails: when the file is made, at what is written, or at the end of a transaction."""
     said, error = run_process(_project_on_full_disk, f"sqlite:///{tmp_path}/log.db", limit)
-    assert re.match("the database of projections '.*' cannot be (used|opened): (disk I/O error|database or disk)", said)
+    name = "the database of projections '.*'"
+    told = f"no space left for {name}: free some|{name} can.*: (check that the disk has space|.* free some space)"
+    assert re.match(told, said)
     assert error == "None"
+
+
+def _feed_on_full_disk(url: str, folder: str) -> str:
+    with TurnLog.open(url) as log:
+        log.add_turn("x")
+        with _file_bytes_max(0), pytest.raises(StoreFullError) as caught:
+            log.feeds.feed(sinks.JSONLines(folder)).run()
+    return str(caught.value)
+
+
+def test_states_of_feeds_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    """With what to do."""
+    said = run_process(_feed_on_full_disk, f"sqlite:///{tmp_path}/log.db", f"{tmp_path}/feed")
+    assert re.match("the states of feeds in '.*/log.db-feeds' cannot be .*: check that the disk has space", said)
+
+
+def test_full_disk_of_a_store_is_not_that_of_temporary_files() -> None:
+    """What is raised while these are open, and is not of them, goes on as it is."""
+    full = sqlite3.OperationalError("database or disk is full")
+    with pytest.raises(sqlite3.OperationalError) as caught, scratch(()):
+        raise full
+    assert caught.value is full
+
+
+def test_temporary_files_that_find_no_space_are_told() -> None:
+    """With what to do."""
+    with scratch(()) as small:
+        small.run("PRAGMA max_page_count = 8")
+        small.run("CREATE TABLE x (y BLOB)")
+        with pytest.raises(StoreFullError, match=r"no space left for SQLite's temporary files: .* SQLITE_TMPDIR"):
+            small.run("INSERT INTO x VALUES (zeroblob(100000))")
 
 
 def _fill_mounted(folder: str) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from typing import Any, cast
 
 import msgspec
 
-from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreFullError, StoreReadOnlyError, os_reason
+from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, os_reason
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
-from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged
+from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged, lacking
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 from turnlog.store.telling import logger
@@ -41,14 +41,13 @@ _BUILD = re.compile(r"([0-9a-f]{12}|[0-9]+\.[0-9]+)(-wal|-shm|-journal)?")
 """What ends the name of a file in which a projection is built. Earlier versions named it by a process."""
 
 _KINDS: dict[int, type[StoreError]] = {
-    sqlite3.SQLITE_FULL: StoreFullError,
     sqlite3.SQLITE_BUSY: StoreBusyError,
     sqlite3.SQLITE_LOCKED: StoreBusyError,
     sqlite3.SQLITE_READONLY: StoreReadOnlyError,
 }
 """By primary result code; the others are StoreError."""
 
-_TRANSIENT = (*_KINDS, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_TRANSIENT = (*_KINDS, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 """What errors have that have nothing to do with what is folded."""
 
 _NOT_WRITABLE_CODES = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
@@ -257,7 +256,7 @@ class SQLiteTarget(Target, Resting):
             connection.execute("VACUUM")
             [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if busy:
-            raise StoreBusyError(f"the database of projections {str(self._path)!r} is read by somebody")
+            raise StoreBusyError(f"{self._name} is read by somebody")
 
     def rest(self, until_s: float) -> None:  # noqa: ARG002 - who is at work goes through a gate that is shut
         """Close the file, unless it is in use, for the moment of a fork: see `turnlog.store.sqlite.handles`."""
@@ -317,8 +316,8 @@ class SQLiteTarget(Target, Resting):
                 check_same_thread=False,
             )
         except (OSError, sqlite3.Error) as error:
-            raise StoreError(
-                f"the database of projections {str(self._path)!r} cannot be opened: {error}{_advice(error)}"
+            raise self._lacking(error) or StoreError(
+                f"{self._name} cannot be opened: {_reason(error)}{_advice(error)}"
             ) from error
         try:
             write_ahead(connection, BUSY_TIMEOUT_S)
@@ -362,7 +361,7 @@ class SQLiteTarget(Target, Resting):
 
     def _damage(self, error: Exception) -> StoreError:
         return StoreError(
-            f"the database of projections {str(self._path)!r} is damaged, or none ({error}): if it is one, remove it, "
+            f"{self._name} is damaged, or none ({error}): if it is one, remove it, "
             "with its -wal and -shm files, and it is built again from the log"
         )
 
@@ -370,7 +369,18 @@ class SQLiteTarget(Target, Resting):
         if is_damaged(error):
             return self._damage(error)
         kind = _KINDS.get(_primary_code(error), StoreError)
-        return kind(f"the database of projections {str(self._path)!r} cannot be used: {error}{_advice(error)}")
+        return self._lacking(error) or kind(f"{self._name} cannot be used: {error}{_advice(error)}")
+
+    def _lacking(self, error: Exception) -> StoreError | None:
+        return lacking(error, self._name, self._path)
+
+    @property
+    def _name(self) -> str:
+        return f"the database of projections {str(self._path)!r}"
+
+
+def _reason(error: OSError | sqlite3.Error) -> str:
+    return os_reason(error) if isinstance(error, OSError) else str(error)
 
 
 def _advice(error: OSError | sqlite3.Error) -> str:

@@ -321,7 +321,7 @@ def test_place_where_nothing_is_written_is_told_with_what_to_do(
     """As on a file system that is mounted to read."""
     refused = OSError(errno.EROFS, "Read-only file system")
     monkeypatch.setattr("turnlog.feeds.sqlite_target.make", Mock(side_effect=refused))
-    with pytest.raises(StoreError, match=r"Read-only file system: copy the store to where you can write"):
+    with pytest.raises(StoreError, match=r"read-only file system: copy the store to where you can write"):
         runner(log, SQLiteTarget(tmp_path / "view.db")).run()
 
 
@@ -430,7 +430,9 @@ def test_disk_that_is_full_in_the_middle_is_told_as_that(log: TurnLog, tmp_path:
 
     log.add_turn("one")
     target = SQLiteTarget(tmp_path / "view.db")
-    with pytest.raises(StoreFullError, match="database or disk is full"):
+    with pytest.raises(
+        StoreFullError, match=r"no space left for the database of projections '.*/view\.db.*': free some"
+    ):
         runner(log, target, texts).run()
     [status] = runner(log, target, texts).run()
     assert (status.position, status.error) == (2, None)

@@ -14,10 +14,10 @@ from time import monotonic, sleep
 import msgspec
 from msgspec import Struct
 
-from turnlog.errors import ConflictError, StoreError
+from turnlog.errors import ConflictError, StoreError, os_reason
 from turnlog.feeds.sinks.interface import Choice
 from turnlog.store.files import FILE_MODE, folder_mode, is_locked, lock_file
-from turnlog.store.sqlite.errors import is_damaged
+from turnlog.store.sqlite.errors import is_damaged, lacking
 from turnlog.store.sqlite.handles import connect, make, using
 from turnlog.store.sqlite.journal import write_ahead
 
@@ -251,7 +251,10 @@ class FeedStates:
             raise self._unlockable(name, error) from error
 
     def _unlockable(self, name: str, error: OSError) -> StoreError:
-        return StoreError(f"feed {name!r} cannot be locked at {str(self._lock_path(name))!r}: {error}")
+        path = self._lock_path(name)
+        return lacking(error, f"the lock of feed {name!r}, {str(path)!r}", path) or StoreError(
+            f"feed {name!r} cannot be locked at {str(path)!r}: {os_reason(error)}"
+        )
 
     def _lock_path(self, name: str) -> Path:
         assert self._path is not None
@@ -274,5 +277,7 @@ class FeedStates:
             raise self._unusable(error, anew=is_damaged(error)) from error
 
     def _unusable(self, error: Exception, *, anew: bool) -> StoreError:
-        said = f"the states of feeds in {str(self._path)!r} cannot be used: {error}"
-        return StoreError(f"{said}; {_ANEW}" if anew else said)
+        assert self._path is not None
+        name = f"the states of feeds in {str(self._path)!r}"
+        said = f"{name} cannot be used: {os_reason(error) if isinstance(error, OSError) else error}"
+        return lacking(error, name, self._path) or StoreError(f"{said}; {_ANEW}" if anew else said)

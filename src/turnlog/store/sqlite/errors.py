@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from turnlog.errors import (
+    NO_SPACE,
     CorruptionError,
     StoreBusyError,
     StoreClosedError,
@@ -18,10 +22,6 @@ from turnlog.errors import (
 )
 
 _UNREADABLE = "store {place!r} cannot be read ({message}): check the disk and restore a backup"
-_NO_INDEX = (
-    "store {place!r} can be neither read nor written ({message}): the index that SQLite makes beside it while it is "
-    "open takes 32 KiB, free some space; nothing was recorded"
-)
 DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises. A damaged schema makes sqlite3 fail to decode its own message."""
 
@@ -32,16 +32,26 @@ PRIMARY_CODE = 0xFF
 _NOT_COMMITTED = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY)
 """What a COMMIT fails with that has certainly not been carried out."""
 
+_NO_INDEX = (
+    "{what} can be neither read nor written ({message}): the index that SQLite makes beside it while it is open takes "
+    "32 KiB, free some space"
+)
+_NO_SPACE = "no space left for {what}: free some"
+_NO_FILE = "no space left for another file beside {what}: free some (`df -i` tells how many files there may be)"
+_LACKING: dict[int, str] = {
+    sqlite3.SQLITE_FULL: _NO_SPACE,
+    sqlite3.SQLITE_IOERR: "{what} cannot be written ({message}): check that the disk has space and is sound",
+    sqlite3.SQLITE_IOERR_SHMSIZE: _NO_INDEX,
+    sqlite3.SQLITE_IOERR_SHMOPEN: _NO_INDEX,
+    sqlite3.SQLITE_IOERR_SHMMAP: _NO_INDEX,
+}
+"""By result code, extended or primary: what may be mended by space on the disk."""
+
+_NO_HANDLE = "too many files are open to use {what}: close some, or allow more (`ulimit -n`)"
+_HANDLES = 4
+"""So many files SQLite opens for one connection: the database, two beside it, and their folder."""
+
 _KINDS: dict[int, tuple[type[StoreError], str]] = {
-    sqlite3.SQLITE_FULL: (StoreFullError, "no space left for store {place!r}: free some; nothing was recorded"),
-    sqlite3.SQLITE_IOERR: (
-        StoreFullError,
-        "store {place!r} cannot be written ({message}): check that the disk has space and is sound; "
-        "nothing was recorded",
-    ),
-    sqlite3.SQLITE_IOERR_SHMSIZE: (StoreFullError, _NO_INDEX),
-    sqlite3.SQLITE_IOERR_SHMOPEN: (StoreFullError, _NO_INDEX),
-    sqlite3.SQLITE_IOERR_SHMMAP: (StoreFullError, _NO_INDEX),
     sqlite3.SQLITE_IOERR_READ: (CorruptionError, _UNREADABLE),
     sqlite3.SQLITE_IOERR_SHORT_READ: (CorruptionError, _UNREADABLE),
     sqlite3.SQLITE_IOERR_CORRUPTFS: (CorruptionError, _UNREADABLE),
@@ -66,6 +76,47 @@ def is_damaged(error: BaseException) -> bool:
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
+def lacking(error: BaseException, what: str, path: Path, more: str = "") -> StoreError | None:
+    """Return the error for what is lacking to use a database, with what to do about it; None if it is something else.
+
+    Args:
+        error: what SQLite, or the system, has raised.
+        what: the name of the database, for people.
+        path: its file.
+        more: what the message ends with.
+    """
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    form = None if code in _KINDS else _LACKING.get(code) or _LACKING.get(code & PRIMARY_CODE)
+    if form is not None:
+        return StoreFullError(form.format(what=what, message=error) + more)
+    is_unopened = code & PRIMARY_CODE == sqlite3.SQLITE_CANTOPEN
+    cause = _why_unopened(path) if is_unopened else error
+    if not isinstance(cause, OSError):
+        return None
+    if cause.errno in NO_SPACE:
+        return StoreFullError((_NO_FILE if is_unopened else _NO_SPACE).format(what=what) + more)
+    if cause.errno in {errno.EMFILE, errno.ENFILE}:
+        return StoreOpenError(_NO_HANDLE.format(what=what) + more)
+    return None
+
+
+def _why_unopened(path: Path) -> OSError | None:
+    """Return what the system says of making a file beside another one, and of so many handles as SQLite takes.
+
+    SQLite does not tell. Its own files are left alone: whoever closes one loses the locks of this process on it.
+    """
+    from tempfile import TemporaryFile  # noqa: PLC0415 - it takes a while to import, and few need it
+
+    try:
+        with ExitStack() as stack:
+            for _ in range(_HANDLES - 1):
+                stack.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            stack.enter_context(TemporaryFile(dir=path.resolve().parent))
+    except OSError as error:
+        return error
+    return None
+
+
 def store_error(error: BaseException, place: str, *, committing: bool = False) -> StoreError:
     """Return the turnlog error for an error of SQLite.
 
@@ -85,6 +136,9 @@ def store_error(error: BaseException, place: str, *, committing: bool = False) -
             f"the disk of store {place!r} failed at the end of an append ({message}): it may be recorded or not, "
             "ask for its id, or record it again under the same id"
         )
+    lacks = lacking(error, f"store {place!r}", Path(place), "; nothing was recorded")
+    if lacks is not None:
+        return lacks
     kind, form = _KINDS.get(code) or _KINDS.get(code & PRIMARY_CODE) or (StoreError, "store {place!r}: {message}")
     return kind(form.format(place=place, message=message))
 

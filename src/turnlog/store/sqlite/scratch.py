@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from turnlog.errors import StoreError
 from turnlog.events import Recorded
-from turnlog.store.sqlite.errors import DRIVER_ERRORS, converted, store_error
+from turnlog.store.sqlite.errors import DRIVER_ERRORS, lacking, store_error
 from turnlog.store.sqlite.schema import projection_statements
 from turnlog.store.sqlite.transactions import SQLiteSQL
 from turnlog.store.transactions import SQLRow, SyncProjection
@@ -42,17 +44,18 @@ class SQLiteScratch(SQLiteSQL):
 
     def rows(self, statement: str, parameters: Sequence[object] = ()) -> list[SQLRow]:
         """Run a statement and return all rows of its result."""
-        try:
+        with _converted():
             return super().rows(statement, parameters)
-        except DRIVER_ERRORS as error:
-            raise store_error(error, _PLACE) from error
 
     def run(self, statement: str, parameters: Sequence[object] = ()) -> None:
         """Run a statement that has no result."""
-        try:
+        with _converted():
             super().run(statement, parameters)
-        except DRIVER_ERRORS as error:
-            raise store_error(error, _PLACE) from error
+
+    def each(self, statement: str, parameters: Sequence[object] = ()) -> Iterator[SQLRow]:
+        """Run a statement and iterate over the rows of its result; other statements may run meanwhile."""
+        with _converted():
+            yield from super().each(statement, parameters)
 
     def place(self, event_id: str) -> tuple[str, int] | None:
         """Return the stream and the position of an event that is folded already, None for an unknown one."""
@@ -89,12 +92,10 @@ class SQLiteScratch(SQLiteSQL):
     def _write(self) -> None:
         """Write down what is known of the events before the recent ones, which take their place."""
         if self._before:
-            try:
+            with _converted():
                 self._cursor.executemany(
                     "INSERT OR REPLACE INTO scratch_events VALUES (?, ?, ?, ?, ?, ?)", self._before.values()
                 )
-            except DRIVER_ERRORS as error:
-                raise store_error(error, _PLACE) from error
             self._written = self._written or _Written()
             for event_id in self._before:
                 self._written.add(event_id)
@@ -128,10 +129,28 @@ class _Written:
 @contextmanager
 def scratch(projections: Sequence[SyncProjection], *, recent_max: int = RECENT_MAX) -> Generator[SQLiteScratch]:
     """Open an empty temporary database with the tables of projections. It is gone on leaving."""
-    # The empty name is a database on disk that SQLite deletes: what is folded may be larger than the memory.
-    with converted(_PLACE), closing(sqlite3.connect("", isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = OFF")
-        connection.execute("PRAGMA synchronous = OFF")
-        cursor = connection.cursor()
-        cursor.execute("BEGIN")
+    with _converted():
+        # The empty name is a database on disk that SQLite deletes: what is folded may be larger than the memory.
+        connection = sqlite3.connect("", isolation_level=None)
+    with closing(connection):
+        with _converted():
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            cursor = connection.cursor()
+            cursor.execute("BEGIN")
         yield SQLiteScratch(cursor, projections, recent_max)
+
+
+@contextmanager
+def _converted() -> Generator[None]:
+    """Raise what SQLite raises of the temporary database as turnlog's own: of no other one."""
+    try:
+        yield
+    except DRIVER_ERRORS as error:
+        raise _error(error) from error
+
+
+def _error(error: BaseException) -> StoreError:
+    folder = os.environ.get("SQLITE_TMPDIR") or os.environ.get("TMPDIR") or "/var/tmp"
+    more = ", or name another folder for them in SQLITE_TMPDIR; nothing was recorded"
+    return lacking(error, "SQLite's temporary files", Path(folder, _PLACE), more) or store_error(error, _PLACE)

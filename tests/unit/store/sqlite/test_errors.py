@@ -1,9 +1,15 @@
 """Errors of SQLite and what they become."""
 
+import errno
+import os
+import resource
 import sqlite3
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from turnlog import TurnLog
 from turnlog.errors import (
     CorruptionError,
     StoreBusyError,
@@ -15,7 +21,8 @@ from turnlog.errors import (
     TurnlogError,
     UncertainError,
 )
-from turnlog.store.sqlite.errors import converted, store_error
+from turnlog.store.sqlite.errors import converted, lacking, store_error
+from turnlog.testing.faults import run_process
 
 
 def _error(code: int, kind: type[sqlite3.Error] = sqlite3.OperationalError) -> sqlite3.Error:
@@ -129,3 +136,39 @@ def test_failed_commit_is_uncertain(name: str, expected: type[StoreError]) -> No
         assert type(error) is UncertainError
         assert "it may be recorded or not" in str(error)
         assert "nothing was recorded" not in str(error)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_file_that_can_no_longer_be_made_is_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """As where no inodes are left: SQLite says no more than that it cannot open the database."""
+    unopened = _error(sqlite3.SQLITE_CANTOPEN)
+    name = str(tmp_path / "log.db")
+    assert lacking(unopened, "it", Path(name)) is None
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("tempfile.TemporaryFile", Mock(side_effect=OSError(code, os.strerror(code))))
+    error = store_error(unopened, name)
+    assert type(error) is StoreFullError
+    assert str(error).startswith(f"no space left for another file beside store {name!r}: free some (`df -i` ")
+
+
+def _opened_with_few_handles(url: str) -> str:
+    with TurnLog.open(url) as log:
+        log.add_turn("x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.dup(0)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 2, hard))
+    os.close(spare)
+    try:
+        with pytest.raises(StoreOpenError) as caught:
+            TurnLog.open(url)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return str(caught.value)
+
+
+def test_too_few_handles_are_told(tmp_path: Path) -> None:
+    """With what to do, and not as a store that cannot be opened."""
+    said = run_process(_opened_with_few_handles, f"sqlite:///{tmp_path}/log.db")
+    assert said.startswith(f"too many files are open to use store '{tmp_path}/log.db': close some, or allow more")
