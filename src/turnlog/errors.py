@@ -515,3 +515,11 @@ def tell_what_went_in(error: BaseException, went_in: str) -> None:
     if error.args and isinstance(error.args[0], str):
         error.args = (error.args[0].replace("; nothing was recorded", ""), *error.args[1:])
     error.add_note(went_in)
+
+
+NO_THREAD = "no thread can be started: end some and try again"
+
+
+def lacks_thread(error: BaseException) -> bool:
+    """Tell whether an error is Python's for a thread that the system, or a limit of the user's, does not allow."""
+    return isinstance(error, RuntimeError) and "start new thread" in str(error)

@@ -20,7 +20,7 @@ from threading import Lock, Thread, current_thread
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import WeakSet
 
-from turnlog.errors import StoreBusyError, StoreClosedError
+from turnlog.errors import NO_THREAD, StoreBusyError, StoreClosedError
 from turnlog.long_work import LongWork
 
 P = ParamSpec("P")
@@ -200,7 +200,7 @@ class _Threads:
         except RuntimeError as error:
             if self._threads:
                 return False
-            raise StoreBusyError("no thread can be started: end some and try again") from error
+            raise StoreBusyError(NO_THREAD) from error
         self._threads.add(worker)
         return True
 

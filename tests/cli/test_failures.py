@@ -27,6 +27,40 @@ WAITING = "turnlog: waiting for another process that writes to the store …\n"
 WAITING_TO_FOLD = "turnlog: waiting for another process that writes to the store's file of projections …\n"
 
 
+THREADLESS = """\
+import sys, threading
+def start(self):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = start
+from turnlog.cli import main
+sys.exit(main())
+"""
+
+
+def without_threads(command: Command, *arguments: str) -> Outcome:
+    """Run a command where no thread can be started: root is not held to a limit on processes."""
+    done = subprocess.run(
+        [sys.executable, "-c", THREADLESS, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        env=command.environment(),
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
+
+
+def test_thread_that_cannot_be_started_is_told_by_any_command(turnlog: Command) -> None:
+    """It is no bug; and to verify does without."""
+    write_conversation(turnlog.url)
+    done = without_threads(turnlog, "verify")
+    assert (done.status, done.stderr, done.text[:5]) == (0, "", "clean"), done
+    line = "turnlog: no thread can be started: end some and try again\n"
+    for arguments in (("tail", "--follow"), ("feed", "nats", "nats://127.0.0.1:1")):
+        done = without_threads(turnlog, *arguments)
+        assert (done.status, done.stderr) == (2, line), done
+
+
 def into_full(command: Command, *arguments: str, stdin: bytes = b"", **environment: str) -> str:
     """Run a command whose standard output is full, which is to fail with one line; return the line."""
     with Path("/dev/full").open("wb") as full:

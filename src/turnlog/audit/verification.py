@@ -8,7 +8,7 @@ projection: what an event needs to know of earlier ones is taken from what was r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from time import sleep
 from typing import cast
 
@@ -24,7 +24,7 @@ from turnlog.audit.requests import Requests
 from turnlog.audit.rows import Row, examine, plain
 from turnlog.audit.threads import Threads
 from turnlog.digest import leaf_hash
-from turnlog.errors import CorruptionError, StoreBusyError, StoreError, TurnlogError
+from turnlog.errors import CorruptionError, StoreBusyError, StoreError, TurnlogError, lacks_thread
 from turnlog.events import ERASURE, TURN
 from turnlog.ids import is_id
 from turnlog.projections.tree import TREE
@@ -155,10 +155,10 @@ class _Verification:
             self._tell(schema)
         # The engine looks at its own structures meanwhile, and leaves Python's lock to the walk.
         with ThreadPoolExecutor(max_workers=1) as beside:
-            engine = None if repair else beside.submit(self._engine)
+            engine = None if repair else self._begun(beside)
             self._log()
-            if engine is not None:
-                self._engine_damage(engine.result())
+            if not repair:
+                self._engine_damage(self._engine() if engine is None else engine.result())
         damaged = self._last()
         self._tell_progress()
         repaired: tuple[str, ...] = ()
@@ -172,6 +172,15 @@ class _Verification:
             self._roots.report()
             self._findings.anchored = self._roots.anchored
         return self._findings.report(repaired=repaired, others=tuple(self._others()))
+
+    def _begun(self, beside: Executor) -> Future[list[tuple[int | None, str]]] | None:
+        """Let the engine look at its own structures; None where there can be no thread for that."""
+        try:
+            return beside.submit(self._engine)
+        except RuntimeError as error:
+            if not lacks_thread(error):
+                raise
+            return None
 
     def _tell(self, lines: Iterable[str]) -> None:
         """Note damage that is not of one event."""

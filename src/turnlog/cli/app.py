@@ -32,7 +32,7 @@ from turnlog.cli.output import (
     unblock_output,
 )
 from turnlog.cli.usage import convert_strictly, normalized, usage_message
-from turnlog.errors import NO_SPACE, TurnlogError, os_reason
+from turnlog.errors import NO_SPACE, NO_THREAD, TurnlogError, lacks_thread, os_reason
 
 _HELP = """\
 LLM conversations as an append-only log of immutable turns.
@@ -200,7 +200,7 @@ def _main(tokens: list[str]) -> int:
     except (TurnlogError, RecursionError, MemoryError) as error:
         return _fail(error, EXIT_USAGE)
     except Exception as error:  # noqa: BLE001 - a traceback is a bug, and its status must not be that of damage
-        return _fail_by_bug(error)
+        return _fail(NO_THREAD, EXIT_USAGE) if lacks_thread(error) else _fail_by_bug(error)
 
 
 def _run_until_stopped(tokens: list[str]) -> int:

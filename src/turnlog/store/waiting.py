@@ -13,7 +13,7 @@ from math import inf
 from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thread
 from time import monotonic
 
-from turnlog.errors import MetaError, StoreBusyError, StoreClosedError
+from turnlog.errors import NO_THREAD, MetaError, StoreBusyError, StoreClosedError
 
 IDLE_POLLS = 50
 """Polls that the thread stays for when nobody waits any more: who waits in a loop finds it there."""
@@ -154,7 +154,7 @@ class Waker:
             try:
                 here.thread.start()
             except RuntimeError as error:
-                raise StoreBusyError("no thread can be started to wait with: end some and try again") from error
+                raise StoreBusyError(NO_THREAD) from error
 
     def _look(self, here: _Here) -> None:
         idle_polls = told_to = 0
