@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -305,6 +305,54 @@ def test_read_only_store_that_another_process_writes_can_be_read(open_to_all: Pa
         found = run_process(_as_nobody, f"sqlite:///{open_to_all}/log.db")
         assert found == _READ | _REFUSED
         assert log.verify().clean
+
+
+def _search_as_nobody(url: str) -> tuple[dict[str, str], list[int]]:
+    """Search where nothing can be written; tell what each word gave or raised, and how many events each lacks."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    found: dict[str, str] = {}
+    with TurnLog.open(url) as log:
+        for word in ("root", "later"):
+            try:
+                found[word] = str(len(log.feeds.search(word)))
+            except StoreReadOnlyError as error:
+                found[word] = str(error)
+        with suppress(StoreReadOnlyError):
+            log.feeds.target.scrub(log.feeds.projections[0])
+        return found, [status.lag for status in log.feeds.status()]
+
+
+def test_projections_that_cannot_be_written_are_read(open_to_all: Path) -> None:
+    """As long as they are up to date; and where they are not, or not there, what to do is said."""
+    url = f"sqlite:///{open_to_all}/log.db"
+    place = f"{open_to_all}/log.db-projections"
+    advice = f"and '{place}' cannot be written: copy the store to where you can write, with `turnlog copy`"
+
+    def search() -> tuple[dict[str, str], list[int]]:
+        for path in (*open_to_all.rglob("*"), open_to_all):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        try:
+            return run_process(_search_as_nobody, url)
+        finally:
+            for path in (open_to_all, *open_to_all.rglob("*")):
+                path.chmod(0o755)
+
+    with _make(open_to_all) as log:
+        end = log.store.stats().events
+    assert search() == (dict.fromkeys(("root", "later"), f"projection 'search' is not built, {advice}"), [end] * 4)
+    assert not Path(place).exists()
+    with TurnLog.open(url) as log:
+        log.feeds.run()
+        log.bookmarks.set("other", "main")
+    assert search() == ({"root": "1", "later": "0"}, [1] * 4)
+    with TurnLog.open(url) as log:
+        log.add_turn("later", continues="main")
+        end = log.store.stats().events
+    said = f"projection 'search' is behind the log, which goes on to {end}, {advice}"
+    assert search() == (dict.fromkeys(("root", "later"), said), [2] * 4)
 
 
 def test_read_only_folder_refuses_a_new_store(open_to_all: Path) -> None:

@@ -25,6 +25,7 @@ from turnlog.errors import (
     StoreCutError,
     StoreError,
     StoreFullError,
+    StoreReadOnlyError,
 )
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.log_events import LogEvent, log_event
@@ -105,6 +106,7 @@ class Runner:
                 projection; or a projection has ended its transaction.
             StoreCutError: a projection has come further than the log has, or to another event: the log was cut or
                 rolled back, or is another one.
+            StoreReadOnlyError: there is something to fold, and the target cannot be written.
             StoreError: the log or the target cannot be used.
         """
         with self._stopping.once():
@@ -261,6 +263,8 @@ class Runner:
 
         Where it cannot fold an event, and there are tables of before, these stay, paused.
         """
+        if self._target.is_read_only:
+            raise self._read_only(given, "is not built" if before is None else "is of an earlier version")
         with self._store.read() as transaction:
             genesis = transaction.genesis()
         with self._target.transaction() as db:
@@ -309,14 +313,27 @@ class Runner:
             page, state, end = self._read(given, state)
             if page.position == state.position:
                 return
+            if target.is_read_only:
+                if page.events:
+                    raise self._read_only(given, f"is behind the log, which goes on to {end:,}")
+                state = self._at(state, page.position)
+                continue
             folded = self._fold_ahead(target, given, state, page, skipped) if ahead else None
             ahead = folded is not None
             state = folded or self._fold(target, given, state, page, skipped)
             if progress is not None:
                 progress(page.position, end)
 
+    def _read_only(self, given: Projection, lacking: str) -> StoreReadOnlyError:
+        return StoreReadOnlyError(
+            f"projection {given.name!r} {lacking}, and {self._target.place!r} cannot be written: "
+            "copy the store to where you can write, with `turnlog copy`"
+        )
+
     def _scrub(self, given: Projection) -> None:
         """Remove traces of what was forgotten. Where somebody reads them, or builds, a later run does."""
+        if self._target.is_read_only:
+            return
         with self._target.transaction() as db:
             state = self._target.load(db, given.name)
         # A build that is under way, or was killed, has what was forgotten too.
@@ -413,6 +430,10 @@ class Runner:
         for recorded in events:
             has_forgotten = self._fold_one(target, db, given, recorded, skipped) or has_forgotten
             target.check(db)
+        return msgspec.structs.replace(self._at(state, position), has_traces=state.has_traces or has_forgotten)
+
+    def _at(self, state: State, position: int) -> State:
+        """Return the state of a projection that has come to a position."""
         with self._store.read() as transaction:
             event = transaction.at_global(position) if position else None
         return msgspec.structs.replace(
@@ -420,7 +441,6 @@ class Runner:
             position=position,
             event_id=None if event is None else event.header.id,
             digest=None if event is None else event.digest,
-            has_traces=state.has_traces or has_forgotten,
         )
 
     def _fold_one(self, target: Target, db: Any, given: Projection, recorded: Recorded, skipped: set[str]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import operator
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -25,6 +26,7 @@ from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
 from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged, lacking
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
+from turnlog.store.sqlite.opening import Signature, must_be_immutable, signature, uri_of
 from turnlog.store.telling import logger
 
 _log = logger("turnlog.feeds")
@@ -61,6 +63,8 @@ class SQLiteTarget(Target, Resting):
     """A SQLite file for projections, for its owner alone. They write with a `sqlite3.Cursor`; rows are tuples.
 
     What they write is lost in a power failure together with how far they had come, and then folded again.
+
+    Where nothing can be written, what is in the file is read without locks, as if it never changed.
     """
 
     def __init__(self, path: str | Path, *, on_busy: Callable[[float], None] | None = None) -> None:
@@ -75,6 +79,8 @@ class SQLiteTarget(Target, Resting):
         self.place = str(path)
         self._is_in_memory = str(path) == ":memory:"
         self._connection: Connection | None = None
+        self._seen: Signature | None = None
+        """Of the file, where the connection reads it as if it never changed."""
         self._lock = Lock()
         # Whoever builds beside holds the lock of the file's name: in a file of its own, for the sake of SQLite's.
         self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX))
@@ -88,6 +94,7 @@ class SQLiteTarget(Target, Resting):
             cursor = connection.cursor()
             with self._converted():
                 self._begin(cursor)
+            seen = self._seen
             try:
                 with _kept_open(connection):
                     yield cursor
@@ -97,6 +104,7 @@ class SQLiteTarget(Target, Resting):
                 if connection.in_transaction:
                     with self._converted():
                         connection.rollback()
+                self._check_unchanged(seen)
 
     @contextmanager
     def reader(self) -> Generator[sqlite3.Cursor]:
@@ -109,10 +117,15 @@ class SQLiteTarget(Target, Resting):
             with self.transaction() as cursor, self._converted():
                 yield cursor
             return
-        with self._converted(), using(), closing(self._connect()) as connection:
-            cursor = connection.cursor()
-            cursor.execute("BEGIN")
-            yield cursor
+        with self._converted(), using():
+            connection, seen = self._connect()
+            with closing(connection):
+                cursor = connection.cursor()
+                cursor.execute("BEGIN")
+                try:
+                    yield cursor
+                finally:
+                    self._check_unchanged(seen)
 
     def is_open(self, db: sqlite3.Cursor) -> bool:
         """Tell whether the transaction goes on: a conflict may have rolled it back."""
@@ -242,6 +255,13 @@ class SQLiteTarget(Target, Resting):
         """Tell whether the file is there."""
         return self._is_in_memory or self._path.exists()
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether neither the file nor another one beside it can be written. Others may write it."""
+        if self._is_in_memory or not self._path.parent.exists():
+            return False
+        return not os.access(self._path.parent, os.W_OK) and must_be_immutable(self._path)
+
     def scrub(self, projection: Projection) -> None:  # noqa: ARG002 - it is one file
         """Write the file anew, and empty its write-ahead log.
 
@@ -283,6 +303,9 @@ class SQLiteTarget(Target, Resting):
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""
+        if self._seen is not None:
+            cursor.execute("BEGIN")
+            return
         _wait_for_others(cursor, BUSY_LOOK_S)
         try:
             begin_to_write(cursor, BUSY_TIMEOUT_S, self._say_waiting)
@@ -298,11 +321,18 @@ class SQLiteTarget(Target, Resting):
     def _only(self) -> Generator[Connection]:
         """Give the one connection that writes."""
         with using(), self._lock:
+            if self._connection is not None and self._seen not in (None, signature(self._path)):
+                self._connection.close()
+                self._connection = None
             if self._connection is None:
-                self._connection = self._connect()
+                self._connection, self._seen = self._connect()
             yield self._connection
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> tuple[Connection, Signature | None]:
+        """Return a connection, and what is known of the file where it reads this as if it never changed."""
+        if self.is_read_only:
+            seen = signature(self._path)
+            return self._connect_read_only(), seen
         try:
             if not self._is_in_memory:
                 self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -328,7 +358,29 @@ class SQLiteTarget(Target, Resting):
         except sqlite3.Error as error:
             connection.close()
             raise self._error(error) from error
+        return connection, None
+
+    def _connect_read_only(self) -> Connection:
+        """Return a connection to the file as it is; to an empty database where there is none."""
+        is_there = self._path.exists() and self._path.stat().st_size > 0
+        with self._converted():
+            connection = connect(
+                uri_of(self._path, "mode=ro&immutable=1") if is_there else ":memory:",
+                self._path if is_there else None,
+                uri=is_there,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        if not is_there:
+            connection.execute(_STATES)
+            connection.execute(_SKIPS)
+            connection.execute("PRAGMA query_only = ON")
         return connection
+
+    def _check_unchanged(self, seen: Signature | None) -> None:
+        """Refuse what was read without locks of a file that somebody has written meanwhile."""
+        if seen is not None and signature(self._path) != seen:
+            raise StoreBusyError(f"{self._name} was changed while it was read: read again")
 
     # Errors
 

@@ -105,6 +105,11 @@ class Target(ABC):
         """Tell whether what a transaction raised has nothing to do with an event: trying again later may succeed."""
         return False
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be written. Then what was folded can be read all the same."""
+        return False
+
     @abstractmethod
     def scrub(self, projection: Projection) -> None:
         """Remove what is left, in files, of rows that a projection has taken away because of an erasure.

@@ -102,14 +102,14 @@ def look(path: Path, *, create: bool) -> Place:
     if size == 0:
         _make(real, name)
     seen = signature(real)
-    immutable = read_only and _must_be_immutable(real)
+    immutable = read_only and must_be_immutable(real)
     mode = ("mode=ro&immutable=1" if immutable else "mode=ro") if read_only else "mode=rw"
     is_store = size > 0 and _is_store(real, mode, name)
     if not is_store and read_only:
         raise StoreReadOnlyError(f"no store can be made at {name!r}: it cannot be written")
     return Place(
         is_store=is_store,
-        uri=_uri(real, mode),
+        uri=uri_of(real, mode),
         path=real,
         file_mode=stat.S_IMODE(found.st_mode) & 0o666 | FILE_MODE,
         read_only=read_only,
@@ -253,10 +253,10 @@ def _read_identity(path: Path, mode: str) -> tuple[int, int, int]:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    return connect(_uri(path, mode), path, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+    return connect(uri_of(path, mode), path, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
 
 
-def _must_be_immutable(path: Path) -> bool:
+def must_be_immutable(path: Path) -> bool:
     """Tell whether a store that cannot be written has to be read as if it never changed.
 
     SQLite coordinates readers and writers by two files beside the database, and makes what is missing of them. Where
@@ -280,5 +280,5 @@ def _logged_bytes(path: Path) -> int:
         return 0
 
 
-def _uri(path: Path, mode: str) -> str:
+def uri_of(path: Path, mode: str) -> str:
     return f"file:{quote(str(path))}?{mode}"
