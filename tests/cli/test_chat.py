@@ -53,6 +53,18 @@ def test_each_message_is_a_run_that_goes_on_from_the_last(turnlog: Command, serv
     assert outcome.stderr.splitlines()[-1] == "turnlog: `turnlog chat -c main` goes on from here"
 
 
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_standard_input_that_is_closed_is_at_its_end(turnlog: Command, server: WireServer, closed: str) -> None:
+    """Nothing is said, and nothing recorded."""
+    end = TurnLog.open(turnlog.url).stats().turns
+    command = f'exec "$0" -m turnlog chat -p kilo {closed}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable], capture_output=True, env=turnlog.environment(), timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert TurnLog.open(turnlog.url).stats().turns == end
+
+
 def test_undo_goes_back_before_the_last_message(turnlog: Command, server: WireServer) -> None:
     """What came of it stays in the log, and so does its bookmark; the new branch can have one of its own."""
     server.answers += [WIRE.reply("One."), WIRE.reply("Two."), WIRE.reply("Other."), WIRE.reply("More.")]

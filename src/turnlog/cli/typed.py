@@ -46,6 +46,8 @@ class Prompt:
 
     def _line(self, prompt: str) -> str | None:
         """Return what was typed up to Enter: a line, or more than one where they came by a paste or by Alt-Enter."""
+        if sys.stdin is None:  # it was closed
+            return None
         if not (sys.stdin.isatty() and sys.stdout.isatty()):
             line = sys.stdin.readline()
             return line.removesuffix("\n") if line else None
