@@ -288,3 +288,17 @@ def test_data_folder_is_that_of_the_platform(monkeypatch: pytest.MonkeyPatch, en
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert stores.data_folder() == user_data_path("turnlog")
+
+
+def test_folder_whose_name_is_no_utf_8_is_told(turnlog: Command, tmp_path: Path) -> None:
+    """Before anything is made in it: the data folder, or that of a path."""
+    folder = tmp_path / "n\udcff"
+    folder.mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    data = {"TURNLOG_STORE": "", "XDG_DATA_HOME": str(folder)}
+    for command in (("add", "hi"), ("stores",), ("log",)):
+        assert turnlog.refused(*command, **data) == "the folder in XDG_DATA_HOME is not valid UTF-8"
+    said = turnlog.refused("add", "hi", "--store", f"sqlite:///{tmp_path}/link/l.db")
+    assert said.startswith(f"there can be no store at '{tmp_path}/link/l.db': the name of a folder in ")
+    assert said.endswith("\\udcff/l.db' is not valid UTF-8")
+    assert list(folder.iterdir()) == []

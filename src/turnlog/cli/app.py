@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import chain
+from pathlib import Path
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
@@ -49,6 +49,9 @@ Exit status: 0; 1 when verify or replay found a difference, a proof does not hol
 run stopped before the model had finished; 2 on bad usage or input, or when a call failed; 70 when turnlog itself \
 failed; 130 when it was interrupted, 143 or 129 when it was ended by SIGTERM or SIGHUP.
 """
+
+_FOLDERS = ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
+"""Variables that name folders in which turnlog keeps something."""
 
 # Commands are named by import path, so that only the module of the one that runs is imported.
 _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -186,10 +189,8 @@ def _main(tokens: list[str]) -> int:
         abandon_output()
         return 0
     except UnicodeEncodeError as error:
-        # What is not UTF-8 in an argument is half a pair of surrogates for Python (PEP 383).
-        if any("\ud800" <= character <= "\udfff" for character in chain.from_iterable(tokens)):
-            return _fail("an argument is not valid UTF-8", EXIT_USAGE)
-        return _fail_by_bug(error)
+        place = _place_of_bytes(tokens)
+        return _fail_by_bug(error) if place is None else _fail(f"{place} is not valid UTF-8", EXIT_USAGE)
     except OSError as error:
         untold = settle_output()
         is_untold = untold is not None and untold.errno == error.errno
@@ -201,6 +202,21 @@ def _main(tokens: list[str]) -> int:
         return _fail(error, EXIT_USAGE)
     except Exception as error:  # noqa: BLE001 - a traceback is a bug, and its status must not be that of damage
         return _fail(NO_THREAD, EXIT_USAGE) if lacks_thread(error) else _fail_by_bug(error)
+
+
+def _place_of_bytes(tokens: Sequence[str]) -> str | None:
+    """Return what is not UTF-8: an argument, or the name of a folder that no argument names."""
+    if any(map(_has_bytes, tokens)):
+        return "an argument"
+    folders = {f"the folder in {name}": os.environ.get(name, "") for name in _FOLDERS}
+    with suppress(OSError):
+        folders["the name of the current folder"] = str(Path.cwd())
+    return next((what for what, path in folders.items() if _has_bytes(path)), None)
+
+
+def _has_bytes(text: str) -> bool:
+    # What is not UTF-8 in an argument or a path is half a pair of surrogates for Python (PEP 383).
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _run_until_stopped(tokens: list[str]) -> int:

@@ -78,6 +78,7 @@ def look(path: Path, *, create: bool) -> Place:
     name = str(path)
     try:
         real = path.resolve()
+        _refuse_bytes(real, name)
         found = _found(real)
         if found is None and (above := file_above(real)) is not None:
             raise StoreOpenError(f"there can be no store at {name!r}: {str(above)!r} is a file and no folder")
@@ -144,6 +145,16 @@ def signature(path: Path) -> Signature:
     except OSError:
         return 0, 0, 0, False
     return found.st_mtime_ns, found.st_size, found.st_ino, os.path.lexists(_beside(path, "-wal"))
+
+
+def _refuse_bytes(path: Path, name: str) -> None:
+    """Refuse a path with bytes that are no UTF-8, which are halves of surrogate pairs for Python (PEP 383)."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise StoreOpenError(
+            f"there can be no store at {name!r}: the name of a folder in {str(path)!r} is not valid UTF-8"
+        ) from error
 
 
 def _beside(path: Path, suffix: str) -> Path:
