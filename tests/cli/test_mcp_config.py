@@ -75,6 +75,14 @@ def test_a_file_with_a_flaw_registers_nothing(turnlog: Command, tmp_path: Path) 
     assert not turnlog.store.exists()
 
 
+def test_standard_input_is_no_file_of_servers(turnlog: Command) -> None:
+    """As it is for commands that take `-`."""
+    said = "it takes a file, not standard input"
+    assert turnlog.refused("mcp", "import", "-") == f"mcp import -: {said}"
+    assert turnlog.refused("run", "Hi", "--mcp-config", "-", "-p", "kilo") == f"--mcp-config -: {said}"
+    assert not turnlog.store.exists()
+
+
 def test_a_start_time_out_is_registered(turnlog: Command) -> None:
     """And shown, with that of calls."""
     turnlog.ok("mcp", "register", "s", "--start-timeout", "0.5", "--timeout", "2", "--", "x")

@@ -35,7 +35,7 @@ from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.resources import parse_resources
 from turnlog.cli.text import one_line
 from turnlog.cli.turn_options import PlaceOptions, RedactOptions, ThreadOptions
-from turnlog.cli.usage import STANDARD_STREAM, options
+from turnlog.cli.usage import STANDARD_STREAM, named_file, options
 from turnlog.errors import RunError
 from turnlog.log import TurnLog
 from turnlog.model import ServerMeta
@@ -197,7 +197,7 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
         Raises:
             MetaError, SecretError: a server cannot be registered.
         """
-        return tuple(map(read_mcp_config, self.mcp_config))
+        return tuple(read_mcp_config(named_file(path, "--mcp-config")) for path in self.mcp_config)
 
     @property
     def configured(self) -> list[ServerMeta]:

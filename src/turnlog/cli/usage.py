@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, cast, dataclass_transform, get_args
 
 from cyclopts import (
@@ -21,6 +22,8 @@ from cyclopts import (
     convert,
 )
 from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, UnknownCommandError
+
+from turnlog.cli.failures import UsageError
 
 T = TypeVar("T")
 
@@ -78,6 +81,17 @@ def options(kind: type[T]) -> type[T]:
     Such values are neither compared nor printed: to make the methods for that takes as long as all the rest.
     """
     return Parameter(name="*")(dataclass(frozen=True, kw_only=True, eq=False, repr=False)(kind))
+
+
+def named_file(path: Path, what: str) -> Path:
+    """Return a file that is read by its name alone.
+
+    Raises:
+        UsageError: it is `-`, which stands for standard input elsewhere.
+    """
+    if path == Path(STANDARD_STREAM):
+        raise UsageError(f"{what} -: it takes a file, not standard input")
+    return path
 
 
 def normalized(tokens: Sequence[str]) -> list[str]:

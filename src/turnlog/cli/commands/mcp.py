@@ -25,7 +25,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, check_output, note, telling, write_json, write_json_lines
 from turnlog.cli.parameters import seconds
 from turnlog.cli.text import one_line, printable
-from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.cli.usage import STANDARD_STREAM, named_file
 from turnlog.log import TurnLog
 from turnlog.model import ServerMeta, Tool, content_bytes
 from turnlog.model.json_text import minify
@@ -184,7 +184,7 @@ def import_(
     names
         The servers to register, as the file calls them. By default all that it has.
     """
-    config = read_mcp_config(file, only=names)
+    config = read_mcp_config(named_file(file, "mcp import"), only=names)
     if dry_run:
         check_output()
         with TurnLog.open("memory://") as empty:
