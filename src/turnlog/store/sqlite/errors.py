@@ -36,6 +36,7 @@ _NO_INDEX = (
     "{what} can be neither read nor written ({message}): the index that SQLite makes beside it while it is open takes "
     "32 KiB, free some space"
 )
+_ELSEWHERE = ", or copy the store, with its '-wal' file and its folder of payloads, to another disk"
 _NO_SPACE = "no space left for {what}: free some"
 _NO_FILE = "no space left for another file beside {what}: free some (`df -i` tells how many files there may be)"
 _LACKING: dict[int, str] = {
@@ -136,7 +137,8 @@ def store_error(error: BaseException, place: str, *, committing: bool = False) -
             f"the disk of store {place!r} failed at the end of an append ({message}): it may be recorded or not, "
             "ask for its id, or record it again under the same id"
         )
-    lacks = lacking(error, f"store {place!r}", Path(place), "; nothing was recorded")
+    elsewhere = _ELSEWHERE if _LACKING.get(code) == _NO_INDEX else ""
+    lacks = lacking(error, f"store {place!r}", Path(place), f"{elsewhere}; nothing was recorded")
     if lacks is not None:
         return lacks
     kind, form = _KINDS.get(code) or _KINDS.get(code & PRIMARY_CODE) or (StoreError, "store {place!r}: {message}")

@@ -172,3 +172,11 @@ def test_too_few_handles_are_told(tmp_path: Path) -> None:
     """With what to do, and not as a store that cannot be opened."""
     said = run_process(_opened_with_few_handles, f"sqlite:///{tmp_path}/log.db")
     assert said.startswith(f"too many files are open to use store '{tmp_path}/log.db': close some, or allow more")
+
+
+def test_store_that_finds_no_space_for_its_index_can_be_read_elsewhere() -> None:
+    """Its message says so; that of other databases beside it does not."""
+    error = _error(sqlite3.SQLITE_IOERR_SHMSIZE)
+    way = "free some space, or copy the store, with its '-wal' file and its folder of payloads, to another disk"
+    assert str(store_error(error, "log.db")).endswith(f"{way}; nothing was recorded")
+    assert str(lacking(error, "it", Path("log.db"))).endswith("free some space")
