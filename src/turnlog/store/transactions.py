@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
+from turnlog.errors import MetaError
 from turnlog.events import Arrival, DataKey, Event, Recorded, Seals
 from turnlog.store.values import Folded, NewPayload, Placement, SealPolicy, StoredRow, Taken
 
@@ -49,13 +50,28 @@ class SyncProjection(ABC):
         name: its name, for people.
         version: a higher one makes stores build it anew when they are opened.
         tables: names of its tables.
-        schema: statements that make them, in SQL that SQLite and PostgreSQL both read, with a primary key each.
+        schema: statements that make them, in SQL that SQLite and PostgreSQL both read, with a primary key each. Key
+            words and types stand in capitals: each engine has its own for `TEXT`, `BLOB` and `INTEGER` (of 64 bits).
+
+    Defining a subclass raises `MetaError` where no statement of `schema` makes one of its tables like that.
     """
 
     name: str
     version: ClassVar[int] = 1
     tables: tuple[str, ...]
     schema: tuple[str, ...]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Check that each table is made as every engine needs it."""
+        super().__init_subclass__(**options)
+        for table in getattr(cls, "tables", ()):
+            [made, *_] = [*(sql for sql in cls.schema if sql.startswith(f"CREATE TABLE {table} (")), ""]
+            if "PRIMARY KEY" not in made:
+                raise MetaError(
+                    f"schema of projection {cls.__name__!r}: give a statement that begins with 'CREATE TABLE {table} ('"
+                    " and names a PRIMARY KEY, both in capitals",
+                    field="schema",
+                )
 
     @abstractmethod
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:

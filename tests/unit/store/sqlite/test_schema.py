@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from turnlog import TurnLog
-from turnlog.errors import SchemaError
+from turnlog.errors import MetaError, SchemaError
 from turnlog.projections import synchronous
 from turnlog.store import Store
 from turnlog.store.sqlite.schema import (
@@ -55,6 +55,14 @@ def test_every_table_of_a_projection_has_a_primary_key(projection: Tally) -> Non
     assert {name for name, row in own.items() if row[0] == "table"} == set(projection.tables)
     assert {row[2] for row in own.values()} == set(projection.tables)
     assert {row[0] for row in own.values()} <= {"table", "index"}
+
+
+@pytest.mark.parametrize("made", ["CREATE TABLE x (a TEXT)", "create table x (a text primary key)"])
+def test_table_without_a_primary_key_is_refused(made: str) -> None:
+    """Where the projection is written: each store would fail at it."""
+    with pytest.raises(MetaError, match=r"'Broken': give .* begins with 'CREATE TABLE x \(' .* PRIMARY KEY") as caught:
+        type("Broken", (Tally,), {"tables": ("x",), "schema": (made,)})
+    assert caught.value.field == "schema"
 
 
 _SWALLOW = "CREATE TRIGGER {name} BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END"
