@@ -10,6 +10,7 @@ from tests.cli.command import Command
 from tests.cli.terminal import Terminal
 
 from turnlog import ReplyFacts, TurnLog
+from turnlog.projections import synchronous
 
 
 @pytest.fixture
@@ -137,9 +138,11 @@ def test_projections_tell_how_they_are_doing(talk: Command) -> None:
     assert talk("projections", "status").status == 0
     assert "not paused" in talk.refused("projections", "skip", "search", "--reason", "x")
     assert "no projection 'nope'" in talk.refused("projections", "run", "nope")
-    beside = ", ".join(f"'{line.split()[0]}'" for line in status)
-    assert beside.startswith("'search', 'usage', 'tools', 'listings'")
-    known = f"'turn index', 'thread index', 'bookmark heads', 'merkle tree', {beside}"
+    with TurnLog.open("memory://") as log:
+        beside = [each.name for each in log.feeds.projections]
+    assert [line.split()[0] for line in status] == beside
+    inside = [each.name for each in synchronous()]
+    known = ", ".join(map(repr, [*inside, "merkle tree", *beside]))
     assert talk.refused("projections", "rebuild", "search", "nope") == f"no projection 'nope' (one of {known})"
 
 

@@ -38,8 +38,8 @@ def test_each_folder_of_the_tests_is_on_the_map() -> None:
 
 
 def test_each_table_that_is_named_is_in_a_file_that_a_link_leads_to() -> None:
-    """Where a row is to be added."""
-    files = [(ROOT / link).read_text(encoding="utf-8") for link in LINKS if link.endswith(".py")]
+    """Where a row is to be added: to code, or to the program of a page."""
+    files = [(ROOT / link).read_text(encoding="utf-8") for link in LINKS if link.endswith((".py", ".md"))]
     tables = set(re.findall(r"`(_?[A-Z][A-Z_]{3,})`", TEXT))
     assert {"MODELS", "SAMPLES", "_COMMANDS"} <= tables
     assert {name for name in tables if not any(re.search(rf"^{name}\b", file, re.MULTILINE) for file in files)} == set()
@@ -49,3 +49,10 @@ def test_each_target_of_make_is_there() -> None:
     """As the Makefile calls it."""
     targets = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     assert set(re.findall(r"`?make ([a-z]+)(?:`|  )", TEXT)) <= targets
+
+
+@pytest.mark.parametrize("command", re.findall(r'`make test ARGS="([^"]+)"', TEXT))
+def test_each_command_of_a_walk_names_tests_that_are_there(command: str) -> None:
+    """On one line, so that it can be copied."""
+    assert "\n" not in command
+    assert [path for path in command.split() if path.startswith("tests/") and not (ROOT / path).exists()] == []

@@ -1,6 +1,7 @@
 """The log format is enough to read a store: the programs of its page find, without turnlog, all that turnlog finds."""
 
 import hmac
+import inspect
 import json
 import re
 import shutil
@@ -45,7 +46,7 @@ from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.record.append import META_BYTES_MAX
 from turnlog.record.fields import NAME_CHARACTERS_MAX
 from turnlog.sources import Sources
-from turnlog.store import Placement
+from turnlog.store import Placement, SyncProjection
 from turnlog.store.frames import WINDOW_BYTES_MAX
 from turnlog.store.payloads import PAYLOAD_BYTES_MAX
 from turnlog.store.sqlite import schema
@@ -108,6 +109,26 @@ def export(store: Path, tmp_path: Path) -> Path:
     with TurnLog.open(f"sqlite:///{store}") as log, path.open("wb") as file:
         log.export(file)
     return path
+
+
+@pytest.mark.parametrize("projection", projections.synchronous(), ids=lambda projection: projection.name)
+def test_projection_is_described(programs: Readers, projection: SyncProjection) -> None:
+    """A projection in the transaction of appends is a part of every store: the page and its program tell of it."""
+    [_, shown, *_] = [block.text for block in blocks(PAGE) if block.language == "sql"]
+    folds = inspect.getsource(programs.store.Store.check_projections)
+    statements = [f"{sql};" for sql in schema.projection_statements(projection)]
+    version = f"`{projection.name}` {projection.version}"
+    lacking = {
+        "the second block of SQL": [sql for sql in statements if sql not in shown],
+        "the table below ## Projections": [name for name in projection.tables if f"\n| `{name}` | " not in TEXT],
+        "the row of store_projections": [] if version in TEXT else [version],
+        "SCHEMA of the program": [sql for sql in statements if sql not in programs.store.SCHEMA],
+        "PROJECTIONS of the program": {(projection.name, projection.version)} - set(programs.store.PROJECTIONS),
+        "check_projections of the program": [name for name in projection.tables if f'"{name}": ' not in folds],
+    }
+    told = "".join(f"\n- {place} lacks {each}" for place, found in lacking.items() for each in found)
+    if told:
+        pytest.fail(f"docs/reference/log-format.md does not have all of the {projection.name}: {told}")
 
 
 def verified(path: Path) -> list[str]:

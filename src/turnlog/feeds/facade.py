@@ -58,10 +58,10 @@ class _Home(NamedTuple):
 class Feeds:
     """What is made of a log beside it. Safe to use from many threads.
 
-    Search, usage, tool activity and times are built when they are first asked for, and brought up to date each time.
-    Their tables are in a file beside the store (`log.db-projections`), which may be removed: it is built again. Of a
-    log on a PostgreSQL server they are in a schema beside its own (`turnlog_projections`), which only its owner can
-    use; for others, and on a standby, they are in a file in the user's cache folder.
+    `projections` are built when they are first asked for, and brought up to date each time. Their tables are in a file
+    beside the store (`log.db-projections`), which may be removed: it is built again. Of a log on a PostgreSQL server
+    they are in a schema beside its own (`turnlog_projections`), which only its owner can use; for others, and on a
+    standby, they are in a file in the user's cache folder.
 
     Attributes:
         store: the store.
