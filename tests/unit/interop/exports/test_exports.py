@@ -1,13 +1,15 @@
 """A turn with its ancestry, for people and for other tools."""
 
+import inspect
 import io
 import json
+import re
 from base64 import b64decode
 from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast, get_args
 
 import pytest
 import yaml
@@ -16,8 +18,10 @@ from markdown_it import MarkdownIt
 from msgspec import Raw
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
+from tests.docs.pages import ROOT
 
 from turnlog import TurnLog
+from turnlog.cli.commands import transfer
 from turnlog.errors import NotFoundError, UnknownTurnError
 from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
@@ -63,6 +67,28 @@ class _Short(io.RawIOBase):
     def write(self, data: Any) -> int:
         self.taken += bytes(data)[:7]
         return min(7, len(data))
+
+
+FORM = inspect.signature(transfer.export, eval_str=True).parameters["form"].annotation
+FORMS_OF_HELP = set(re.findall("[a-z]+", "".join(re.findall(r"\([^)]*\)", get_args(FORM)[1].help))))
+PAGE = (ROOT / "docs/how-to/take-transcripts-in-and-out.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("place", "found"),
+    [
+        ("the Literal of --format in src/turnlog/cli/commands/transfer.py", set(get_args(get_args(FORM)[0]))),
+        ("the help of --format in src/turnlog/cli/commands/transfer.py", FORMS_OF_HELP),
+        (
+            "the table of --format in docs/how-to/take-transcripts-in-and-out.md",
+            set(re.findall("`([a-z]+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)))),
+        ),
+    ],
+)
+def test_each_form_is_in_the_table(place: str, found: set[str]) -> None:
+    """So that whoever exports is told of it."""
+    missing = sorted(WRITERS.keys() - found)
+    assert not missing, f"add {', '.join(missing)} to {place}"
 
 
 @pytest.mark.parametrize("form", [*WRITERS, None])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.cli import transcripts as large
+from tests.docs.pages import ROOT
 from tests.soak import SOAK
 from tests.unit.interop.test_claude_code import rich_session
 from tests.unit.interop.transcripts import (
@@ -41,6 +42,10 @@ ALIKE_MAX = 5000 if SOAK else 2
 
 SECRET = "key-7Hq2Zr9Wm4Xt"
 MARK = "a-mark-7Hq2Zr"
+
+PAGE = (ROOT / "docs/reference/transcripts.md").read_text(encoding="utf-8")
+HEADINGS = {*re.findall("^## (.*)$", PAGE, re.MULTILINE), "claude-code"}
+"""Claude Code has a page of its own."""
 
 
 def _claude_code() -> Sample:
@@ -107,6 +112,7 @@ def sample(request: pytest.FixtureRequest) -> Sample:
         ("TRANSCRIPTS of src/turnlog/interop/formats.py", set(formats.TRANSCRIPTS)),
         ("SAMPLES of tests/unit/interop/transcripts/test_damage.py", {name.split()[0] for name in SAMPLES}),
         ("FORMATS of tests/cli/transcripts.py", {*large.FORMATS, *large.NOT_OF_RECORDS}),
+        ("the headings of docs/reference/transcripts.md", HEADINGS),
     ],
 )
 def test_each_format_is_in_the_table(place: str, found: set[str]) -> None:
