@@ -12,7 +12,9 @@ from tests.wires import test_matrix, typed_bodies
 from tests.wires.postcard import Postcard
 
 from turnlog.cli.commands.wire import ProviderName
-from turnlog.providers import names
+from turnlog.providers import get, names
+from turnlog.providers.too_large import WORDS
+from turnlog.record.secret_forms import has_form
 from turnlog.testing import ProviderSuite
 
 HELP: str = ProviderName.__metadata__[0].help
@@ -21,6 +23,19 @@ SUITES = [
     for kind in vars(test_providers).values()
     if isinstance(kind, type) and issubclass(kind, ProviderSuite) and kind is not ProviderSuite
 ]
+
+KEYS = {
+    "anthropic": "sk-ant-api03-",
+    "openai_chat": "sk-proj-",
+    "openai_responses": "sk-proj-",
+    "gemini": "AIza",
+    "cerebras": "csk-",
+    "bedrock": "ABSK",
+}
+"""What keys begin with."""
+
+WITHOUT_FORM = ("cohere",)
+"""Adapters whose keys have nothing that tells them from another text."""
 
 TABLES: dict[str, Iterable[str]] = {
     "MODELS of tests/golden/wire_cases.py": wire_cases.MODELS,
@@ -41,6 +56,8 @@ TABLES: dict[str, Iterable[str]] = {
         *(name for name, _ in test_tool_choice.RECORDS),
         *test_tool_choice.WORDS_ALONE,
     ),
+    "KEYS of tests/wires/test_tables.py, or WITHOUT_FORM": (*KEYS, *WITHOUT_FORM),
+    "WORDS of src/turnlog/providers/too_large.py, by its api": [name for name in names() if get(name).api in WORDS],
     "REPLIES of tests/wires/test_matrix.py": test_matrix.REPLIES,
     "LACKS of tests/wires/test_matrix.py": test_matrix.LACKS,
     "CHECKS of tests/wires/typed_bodies.py": typed_bodies.CHECKS,
@@ -82,3 +99,10 @@ def test_each_adapter_is_in_the_table_of_output_schemas() -> None:
     rows = PAGE.partition("| adapter | where it is sent |")[2].partition("\n\n")[0]
     missing = sorted(set(names()) - set(re.findall("`([a-z_]+)`", rows)))
     assert not missing, f"say in docs/reference/providers.md where the output schema of {', '.join(missing)} is sent"
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_keys_of_each_adapter_are_known_by_their_form(name: str) -> None:
+    """Else they would stand in the log where one is pasted."""
+    key = KEYS[name] + "7Hq2Zr9Wm4XtB5nD" * 8
+    assert has_form(f"It is {key}."), f"add the form of {KEYS[name]}… to _FORMS of src/turnlog/record/secret_forms.py"

@@ -42,6 +42,8 @@ _FORMS = {
         "ya29.": ("google-token", _begun(r"ya29\.", r"(?P<rest>[\w-]{20,})")),
         "AKIA": ("aws-key", _begun("AKIA", r"[A-Z0-9]{16}(?!\w)", hyphen=False)),  # AWS
         "ASIA": ("aws-key", _begun("ASIA", r"(?=[A-Z]*[0-9])[A-Z0-9]{16}(?!\w)", hyphen=False)),
+        "ABSK": ("aws-key", _begun("ABSK", r"[A-Za-z0-9+/]{100,}={0,2}", hyphen=False)),  # Bedrock
+        "bedrock-api-key-": ("aws-key", _begun("bedrock-api-key-", r"[A-Za-z0-9+/]{26,}={0,2}")),
         "SG.": ("sendgrid-key", _begun(r"SG\.", r"[\w-]{16,}\.[\w-]{16,}", hyphen=False)),  # SendGrid
         ":AA": ("telegram-token", r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])"),  # Telegram
         "eyJ": ("json-web-token", _begun("eyJ", r"[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")),  # JSON Web Token (RFC 7519 §3)

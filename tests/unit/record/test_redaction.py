@@ -789,6 +789,8 @@ TOKENS = {
     "gh" + f"p_{LONG[:36]}": "github-token",
     "gh" + f"p_{LETTERS[:20]}": "github-token",
     "AKIA" + "QYLPMN5HHXKZ7QRT": "aws-key",
+    "ABSK" + f"{LONG * 2}+/{LETTERS[:10]}==": "aws-key",
+    "bedrock-" + f"api-key-{LONG}/{LETTERS}=": "aws-key",
     "sk-ant-" + f"api03-{LONG[:60]}": "api-key",
     "gl" + f"pat-{LETTERS[:20]}": "gitlab-token",
     "xo" + f"xb-123456789012-1234567890123-{LETTERS[:24]}": "slack-token",
