@@ -45,6 +45,7 @@ test: $(VENV)/.dev $(VENV)/.servers ## run the tests
 .PHONY: quick
 quick: $(VENV)/.dev ## check style, and run the tests of what a log is: under a minute
 	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
 	@$(PYTEST) --quiet $(QUICK) $(ARGS)
 
 .PHONY: lint

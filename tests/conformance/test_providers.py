@@ -37,14 +37,17 @@ TEXT = "I will read both files."
 CALLS = (("files___read", '{"path": "notes/a.md"}'), ("files___read", '{"path": "notes/b.md", "head": 10}'))
 
 
-def _sample(wire: str, model: str, *, natives: int = 0, complete: int | None = None) -> SampleReply:
+def _sample(
+    wire: str, model: str, *, thinking: str | None = THINKING, natives: int = 0, complete: int | None = None
+) -> SampleReply:
+    """Return the reply `parallel-calls` of a wire; `thinking` is None where the wire has none."""
     folder = WIRES / wire / "parallel-calls"
     return SampleReply(
         model=model,
         streamed=tuple((folder / "events.jsonl").read_bytes().splitlines()),
         whole=(folder / "whole.json").read_bytes(),
         text=TEXT,
-        thinking=THINKING,
+        thinking=thinking,
         calls=CALLS,
         natives=natives,
         complete=complete,

@@ -109,7 +109,7 @@ def adapter(request: pytest.FixtureRequest) -> Provider:
 
 def test_a_long_text_goes_into_a_body_as_a_short_one_does(adapter: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     """However it is spelled and whatever is beside it, with the same losses."""
-    assert adapter.embeds_texts
+    assert adapter.embeds_texts, f"set embeds_texts on {type(adapter).__name__}: else large texts are in memory often"
     found = adapter.prepare_request(LARGE, model="m")
     adapter.forget()
     monkeypatch.setattr(type(adapter), "embeds_texts", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from turnlog import ContentError, UnknownProviderError
 from turnlog.errors import MissingPackageError
-from turnlog.model import ContextWindow
+from turnlog.model import ContextWindow, Message, content_bytes, parse_tools
 from turnlog.providers import get, names, registry
 from turnlog.providers.interface import Provider
 from turnlog.providers.registry import adapter_class
@@ -19,6 +20,8 @@ from turnlog.providers.registry import adapter_class
 BUILT_IN = sorted(registry._BUILT_IN)
 
 Install = Callable[..., None]
+
+TOOLS = parse_tools('[{"name":"f","description":"x","inputSchema":{"type":"object","properties":{}}}]')
 
 
 @pytest.fixture
@@ -52,9 +55,16 @@ class Theirs(Postcard):
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_no_parameter_sets_what_the_request_sets_itself(name: str) -> None:
-    """Messages and model among it; whoever prepares a request is told which."""
+    """Messages, rules and tools, whatever the wire calls them; whoever prepares a request is told which."""
     adapter = get(name)
-    assert {"model", "messages", "stream", "tools"} <= set(adapter.reserved)
+    said = [Message(turn=role, role=role, content_json=content_bytes("Hi.")) for role in ("system", "user")]
+    asked, empty = (
+        json.loads(adapter.prepare_request(ContextWindow(messages=messages, options={}), tools, model="m").body)
+        for messages, tools in ((tuple(said), TOOLS), ((), ()))
+    )
+    decided = {"model", "stream", "tools", *(key for key in asked if asked[key] != empty.get(key))}
+    missing = sorted(decided - set(adapter.reserved))
+    assert not missing, f"add {', '.join(missing)} to reserved of {type(adapter).__name__}"
     for reserved in adapter.reserved:
         with pytest.raises(ContentError, match=f"params.{reserved}: the request sets it itself: leave it out") as error:
             adapter.prepare_request(ContextWindow(messages=(), options={}), model="m", params={reserved: None})
