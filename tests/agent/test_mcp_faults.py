@@ -88,6 +88,25 @@ def test_a_server_that_has_to_be_terminated_is_in_the_records(caplog: pytest.Log
     assert re.fullmatch(r"process \d+ of an MCP server went on when its input had ended: it is terminated", said)
 
 
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_server_that_is_given_up_while_it_starts_is_none_that_fails(
+    caplog: pytest.LogCaptureFixture, *, given_up: bool
+) -> None:
+    """Whoever cancels a run then has no fault of the server's in the records."""
+
+    silent = program(sys.executable, "-c", "import time; time.sleep(60)")
+
+    async def start() -> None:
+        async with asyncio.timeout(0.3 if given_up else 60):
+            async with McpTools([silent], start_timeout_s=60 if given_up else 0.2) as tools:
+                await tools.tools()
+
+    with pytest.raises(TimeoutError if given_up else ToolServerError):
+        asyncio.run(start())
+    said = [record.getMessage() for record in caplog.records if record.name == "turnlog.mcp"]
+    assert any("could not be started" in each for each in said) is not given_up
+
+
 def test_a_message_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The program is ended, so that it takes no more memory, and started anew for the next call."""
     monkeypatch.setattr("turnlog.agent.mcp.program.LINE_BYTES_MAX", 1_000_000)

@@ -65,7 +65,7 @@ class SyncProjection(ABC):
         """Check that each table is made as every engine needs it."""
         super().__init_subclass__(**options)
         for table in getattr(cls, "tables", ()):
-            [made, *_] = [*(sql for sql in cls.schema if sql.startswith(f"CREATE TABLE {table} (")), ""]
+            made = next((sql for sql in cls.schema if sql.startswith(f"CREATE TABLE {table} (")), "")
             if "PRIMARY KEY" not in made:
                 raise MetaError(
                     f"schema of projection {cls.__name__!r}: give a statement that begins with 'CREATE TABLE {table} ('"

@@ -198,8 +198,9 @@ class Server:
             await connection.open()
             await self._list_resources(connection)
             self.listing, self._listed = await asyncio.to_thread(self._read, connection), True
-        except BaseException:
-            _log.warning("%s could not be started", self._label)
+        except BaseException as error:
+            if isinstance(error, Exception):  # else whoever wants it has given up
+                _log.warning("%s could not be started", self._label)
             self._retire()
             raise
         _log.info("%s is started, with %d tools", self._label, len(self.listing))
