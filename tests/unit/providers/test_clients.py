@@ -29,6 +29,8 @@ from turnlog.providers.sending import PIECE_BYTES, WHOLE_BYTES_MAX
 KEY = "key-of-a-test"
 LONG = "\u00fc" * 60
 """The name of a host, whose encoded form is longer than names can be."""
+SILENCE_S = 0.8
+"""How long a reply is waited for, and a connection too: on a busy machine that may take a while also on loopback."""
 REFUSED = b'{"error":{"message":"Slow down.","type":"rate_limit_error"}}'
 KEY_VARIABLES = [get(name).key_variable for name in names()]
 
@@ -488,7 +490,7 @@ def test_silence_times_out(adapter: Provider, call: Call, streams: bool) -> None
     """A server that says nothing is given up."""
     answer = Answer(headers={"content-type": "text/event-stream" if streams else "application/json"}, hang=True)
     with WireServer(answer) as server:
-        reply = call(adapter, _request(adapter, streams=streams), _connection(server, timeout_s=0.2))
+        reply = call(adapter, _request(adapter, streams=streams), _connection(server, timeout_s=SILENCE_S))
     error = _error(reply)
     assert error.message.startswith(f"{_who(adapter, server)} did not answer in time: ")
     assert (error.retryable, error.status) == (True, None)
@@ -517,7 +519,7 @@ def test_what_came_before_a_stream_broke_off_is_kept(
     """It is an error that may pass, and is not tried again on its own: the model would be asked twice."""
     come = events_of(_case(adapter))[:-1]
     with WireServer(_stream(adapter, come, **ends), _stream(adapter)) as server:
-        reply = call(adapter, _request(adapter), _connection(server, timeout_s=0.2, retries_max=2))
+        reply = call(adapter, _request(adapter), _connection(server, timeout_s=SILENCE_S, retries_max=2))
         assert len(server.received) == 1
     error = _error(reply)
     assert error.message.startswith(f"{_who(adapter, server)} {said}")
