@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from psycopg import sql
 from tests.properties.model import ConflictError, Model
+from tests.soak import SOAK
 
 from turnlog import Turn, TurnLog
 from turnlog.digest import sri
@@ -450,5 +451,6 @@ TestPostgresLogMachine = PostgresLogMachine.TestCase
 TestMemoryLogMachine.settings = TestSQLiteLogMachine.settings = settings(stateful_step_count=30)
 # Each example makes two logs, which takes as long as many appends.
 TestPostgresLogMachine.settings = settings(stateful_step_count=30, max_examples=max(8, settings().max_examples // 25))
-TestMemoryLogMachine.pytestmark = TestSQLiteLogMachine.pytestmark = [pytest.mark.timeout(600)]
-TestPostgresLogMachine.pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("machine_database")]
+_timeout = pytest.mark.timeout(7200 if SOAK else 600)
+TestMemoryLogMachine.pytestmark = TestSQLiteLogMachine.pytestmark = [_timeout]
+TestPostgresLogMachine.pytestmark = [_timeout, pytest.mark.usefixtures("machine_database")]
