@@ -189,8 +189,12 @@ class Command:
 
     def interrupted_while_reading_stdin(self, *arguments: str) -> Outcome:
         """Run the command, stop it as Ctrl-C does when it reads its standard input, and return what it left."""
+        return self.within(_INTERRUPTED, *arguments)
+
+    def within(self, program: str, *arguments: str | Path) -> Outcome:
+        """Run the command within a program of Python, which changes something before it calls `main`."""
         done = subprocess.run(
-            [sys.executable, "-c", _INTERRUPTED, *arguments],
+            [sys.executable, "-c", program, *map(str, arguments)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=self.environment(),

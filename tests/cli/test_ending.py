@@ -43,20 +43,8 @@ sys.exit(main())
 """The command, to which a signal comes when the first file is written to its temporary place."""
 
 
-def _run(command: Command, program: str, *arguments: str | Path) -> Outcome:
-    done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=command.environment(),
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
-
-
 def _struck(command: Command, number: int, *arguments: str | Path) -> Outcome:
-    return _run(command, _STRUCK.format(number=int(number)), *arguments)
+    return command.within(_STRUCK.format(number=int(number)), *arguments)
 
 
 @pytest.fixture
@@ -131,7 +119,7 @@ Path.rename = struck
 sys.exit(main())
 """
     for number, status in ((signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)):
-        ended = _run(signer, program.format(number=int(number)), "evidence", "main", "-o", place, "--force")
+        ended = signer.within(program.format(number=int(number)), "evidence", "main", "-o", place, "--force")
         assert ended.status == status
         assert place.exists() == (number == signal.SIGTERM)
     assert "--force" in signer.refused("evidence", "main", "-o", place)
@@ -226,7 +214,7 @@ sys.exit(app.main())
 @pytest.mark.parametrize("first", ["SIGTERM", "SIGHUP"])
 def test_a_second_signal_that_comes_late_ends_at_once(turnlog: Command, first: str) -> None:
     """Whatever is still to be cleaned up does not come to an end."""
-    done = _run(turnlog, _SLOW.format(first=first, more="[signal.SIGTERM]", patience_s=0))
+    done = turnlog.within(_SLOW.format(first=first, more="[signal.SIGTERM]", patience_s=0))
     assert (done.status, done.stdout, done.stderr) == (-signal.SIGTERM, b"", "")
 
 
@@ -234,7 +222,7 @@ def test_a_second_signal_that_comes_late_ends_at_once(turnlog: Command, first: s
 def test_further_signals_leave_time_to_clean_up(turnlog: Command, first: str, status: int) -> None:
     """A terminal that goes away sends two, from the kernel and from the shell, and people press twice."""
     for more in ("[signal.SIGHUP]", "[signal.SIGTERM, signal.SIGTERM]"):
-        done = _run(turnlog, _SLOW.format(first=first, more=more, patience_s=10))
+        done = turnlog.within(_SLOW.format(first=first, more=more, patience_s=10))
         assert (done.status, done.stdout, done.stderr) == (status, b"cleaned up", "turnlog: terminated\n")
 
 
@@ -242,10 +230,10 @@ def test_further_signals_leave_time_to_clean_up(turnlog: Command, first: str, st
 def test_ignored_signal_stays_ignored(turnlog: Command, ignored: str) -> None:
     """As with `nohup`; and a command in the background, which ignores Ctrl-C, is ended as others are."""
     ignore = f"import signal; signal.signal(signal.{ignored}, signal.SIG_IGN)\n"
-    done = _run(turnlog, ignore + _SLOW.format(first=ignored, more="[]", patience_s=10))
+    done = turnlog.within(ignore + _SLOW.format(first=ignored, more="[]", patience_s=10))
     assert (done.status, done.stdout, done.stderr) == (0, b"cleaned up", "")
     other = "SIGTERM" if ignored != "SIGTERM" else "SIGINT"
-    done = _run(turnlog, ignore + _SLOW.format(first=other, more="[]", patience_s=10))
+    done = turnlog.within(ignore + _SLOW.format(first=other, more="[]", patience_s=10))
     assert done.stdout == b"cleaned up"
     assert (done.status, done.stderr) in {(143, "turnlog: terminated\n"), (130, "turnlog: interrupted\n")}
 
@@ -274,7 +262,7 @@ def run(tokens):
 app._run = run
 sys.exit(app.main())
 """
-    done = _run(turnlog, program.format(number=int(number)))
+    done = turnlog.within(program.format(number=int(number)))
     assert (done.status, done.stderr) == (status, "turnlog: terminated\n")
 
 
@@ -403,11 +391,11 @@ sys.exit(main())
     }
     with clocked_log(turnlog.url) as log:
         log.add_turn("Private", bookmark="main")
-    ended = _run(turnlog, program.format(function="take_away"), *arguments[command])
+    ended = turnlog.within(program.format(function="take_away"), *arguments[command])
     assert (ended.status, ended.stderr) == (130, "turnlog: interrupted\n")
     with TurnLog.open(turnlog.url) as log:
         assert log.payload("main") == b'[{"type":"text","text":"Private"}]'
-    ended = _run(turnlog, program.format(function="scrub"), *arguments[command])
+    ended = turnlog.within(program.format(function="scrub"), *arguments[command])
     assert ended.status == 130
     assert ended.stderr == (
         "turnlog: interrupted; it is erased, and that is recorded; traces can still be in files of the store, and "

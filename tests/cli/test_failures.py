@@ -35,29 +35,17 @@ threading.Thread.start = start
 from turnlog.cli import main
 sys.exit(main())
 """
-
-
-def without_threads(command: Command, *arguments: str) -> Outcome:
-    """Run a command where no thread can be started: root is not held to a limit on processes."""
-    done = subprocess.run(
-        [sys.executable, "-c", THREADLESS, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        env=command.environment(),
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
+"""The command where no thread can be started: root is not held to a limit on processes."""
 
 
 def test_thread_that_cannot_be_started_is_told_by_any_command(turnlog: Command) -> None:
     """It is no bug; and to verify does without."""
     write_conversation(turnlog.url)
-    done = without_threads(turnlog, "verify")
+    done = turnlog.within(THREADLESS, "verify")
     assert (done.status, done.stderr, done.text[:5]) == (0, "", "clean"), done
     line = "turnlog: no thread can be started: end some and try again\n"
     for arguments in (("tail", "--follow"), ("feed", "nats", "nats://127.0.0.1:1")):
-        done = without_threads(turnlog, *arguments)
+        done = turnlog.within(THREADLESS, *arguments)
         assert (done.status, done.stderr) == (2, line), done
 
 
