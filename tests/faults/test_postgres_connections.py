@@ -1,6 +1,8 @@
 """Connections to PostgreSQL that are lost at any moment: appends are recorded once, and reads go on."""
 
+import asyncio
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,17 +10,21 @@ from contextlib import closing, suppress
 from pathlib import Path
 from queue import Queue
 from threading import Event
+from typing import Any
 
 import psycopg
 import pytest
+from tests.agent.running import values
+from tests.agent.scripted import HERE, MODEL, Scripted, say
 from tests.sealed_log import SealsInMemory
 from tests.servers.cutting import Cut, CuttingProxy
 from tests.servers.postgres import PostgresServer
 from tests.soak import SOAK
 
-from turnlog import TurnLog
+from turnlog import AsyncTurnLog, TurnLog
 from turnlog.errors import StoreBusyError, StoreError, StoreLostError, UncertainError
-from turnlog.feeds import CaughtUp
+from turnlog.events import Recorded
+from turnlog.feeds import CaughtUp, LiveDelta
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import projection
 from turnlog.feeds.runner import Runner
@@ -328,6 +334,32 @@ def test_follower_that_gave_up_is_asked_again(proxy: CuttingProxy, postgres_url:
             proxy.disarm()
             assert given == wanted
     assert failed > 1
+
+
+def test_event_loop_asks_no_server_for_those_who_follow(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when they begin, wait, or look whether a piece of a reply is wanted, and not where pieces come from."""
+
+    async def follow() -> None:
+        async with await AsyncTurnLog.open(postgres_url) as log:
+            await log.add_turn("one", bookmark="main")
+            store, readers = log.sync.store, set[threading.Thread]()
+            read = store.read
+
+            def noted() -> Any:
+                readers.add(threading.current_thread())
+                return read()
+
+            monkeypatch.setattr(store, "read", noted)
+            events = log.events(2, follow=True, deltas=True, thread="main")
+            task = asyncio.create_task(anext(events))
+            given = {"model": MODEL, "connection": HERE, "adapter": Scripted(say("Done."))}
+            await log.run("two", **values(**given, continues="main"))
+            kinds = [type(await task), *[type(await anext(events)) for _ in range(4)]]
+            assert kinds == [Recorded, Recorded, LiveDelta, Recorded, Recorded]
+            assert readers
+            assert threading.main_thread() not in readers
+
+    asyncio.run(follow())
 
 
 def test_feed_that_follows_waits_for_the_server(own_postgres: PostgresServer, tmp_path: Path) -> None:

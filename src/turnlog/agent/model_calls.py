@@ -24,6 +24,7 @@ from turnlog.agent.result import summed
 from turnlog.agent.run_log import RunLog
 from turnlog.agent.target import Named, Target
 from turnlog.errors import ErasedSinceError
+from turnlog.events import Recorded
 from turnlog.model import CallError, ContextWindow, Delta, Options, Response, Tool, Usage
 from turnlog.model.api_keys import stands_out
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
@@ -156,8 +157,9 @@ class ModelCalls:
                 continue  # the window is another one now
         return await self._send(target, request, call, len(given.tools))
 
-    async def _send(self, target: Target, request: PreparedRequest, call: str, tools: int) -> Response:
+    async def _send(self, target: Target, request: PreparedRequest, asked: Recorded, tools: int) -> Response:
         events: list[RawEvent] = []
+        call = asked.header.id
         self._shown = False
         # The tries are made here, where each is recorded, and not by the SDK.
         timeout_s = self._policy.call_timeout_s or target.connection.timeout_s
@@ -175,7 +177,9 @@ class ModelCalls:
                     loss_report=request.loss_report,
                 )
             )
-            reply = await target.adapter.acall(request, connection, on_event=events.append, on_delta=self._deltas(call))
+            reply = await target.adapter.acall(
+                request, connection, on_event=events.append, on_delta=self._deltas(asked)
+            )
         except GeneratorExit:  # the event loop is gone: nothing can be recorded
             raise
         except BaseException as error:
@@ -184,7 +188,7 @@ class ModelCalls:
             raise
         return await self._reply(target, call, reply.events, reply.response)
 
-    def _deltas(self, call: str) -> Callable[[Delta], None]:
+    def _deltas(self, call: Recorded) -> Callable[[Delta], None]:
         """Return what is given each piece of a reply: for whoever started the run, and for those who follow the log."""
         own, publish = self._followers.on_delta, self._log.feeds.streams.of_call(call)
 

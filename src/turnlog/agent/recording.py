@@ -12,6 +12,7 @@ from turnlog.agent.followers import Followers
 from turnlog.agent.opening import record_opening
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
+from turnlog.events import Recorded
 from turnlog.model import Response, WindowChange
 from turnlog.providers import PreparedRequest, RawEvent
 from turnlog.record.bookmarks import check_head
@@ -99,11 +100,12 @@ class Recording:
         for turn in await settled(self._log.executors, record):
             self._recorded(turn)
 
-    async def call(self, request: PreparedRequest, *, servers: Sequence[str], change: WindowChange | None) -> str:
-        """Record a model call that asks from the head, before it is made; return its id."""
-        record = partial(self._log.calls.record, self.head.id, request, servers=servers, window=change)
+    async def call(self, request: PreparedRequest, *, servers: Sequence[str], change: WindowChange | None) -> Recorded:
+        """Record a model call that asks from the head, before it is made; return its event."""
+        calls = self._log.calls
+        record = partial(calls._recorded, self.head.id, request, servers=servers, window=change)  # pyright: ignore[reportPrivateUsage] - our own
         call = await settled(self._log.executors, record)
-        self.calls.append(call)
+        self.calls.append(call.header.id)
         return call
 
     async def reply(self, call: str, events: Sequence[RawEvent], response: Response, *, api_key: str | None) -> None:

@@ -101,6 +101,16 @@ class Calls:
             RedactionError: a redaction hook failed.
             ErasedSinceError: something of the thread was erased since the window was read: read it again.
         """
+        return self._recorded(turn, request, servers=servers, window=window).header.id
+
+    def _recorded(
+        self,
+        turn: str,
+        request: PreparedRequest,
+        *,
+        servers: Sequence[str] = (),
+        window: WindowChange | None = None,
+    ) -> Recorded:
         lines = loss_lines(request.loss_report)
         report = b"".join(lines)
         change = b"" if window is None else encode_change(window)
@@ -141,7 +151,7 @@ class Calls:
             # What it was to be based on was erased since it was looked up.
             call = self._record(meta, parts, request.tools, servers, request.erasure, based=False)
         if size <= KEPT_BYTES_MAX:
-            self._keep(call, b"".join(parts))
+            self._keep(call.header.id, b"".join(parts))
         return call
 
     def _record(
@@ -153,7 +163,7 @@ class Calls:
         erasure: int | None,
         *,
         based: bool = True,
-    ) -> str:
+    ) -> Recorded:
         meta, base_id, base, keys = self._base(meta, based=based)
         payload, shared = request_pieces(parts, base)
         if shared and base_id is not None:
@@ -173,7 +183,7 @@ class Calls:
             tools_id = call_meta(recorded).tools
             if tools_id is not None:
                 self._listings[listing_payload.content_hash or ""] = tools_id
-        return draft.id
+        return recorded
 
     def record_reply(
         self,

@@ -71,7 +71,7 @@ class Feeds:
     def __init__(self, store: Store) -> None:
         """Take the store."""
         self.store = store
-        self.streams = Streams(store)
+        self.streams = Streams()
         self._words = Words()
 
     @property

@@ -148,9 +148,13 @@ class Following:
             self._parts.streams.leave(self._inbox)
 
     def take(self) -> Item | None:
-        """Return what is to be given next of what was read, or None."""
+        """Return what is to be given next of what was read, or None. It waits for nothing."""
+        if not self._begun:
+            return None
         if self._inbox is not None and (piece := self._wanted_piece(self._inbox)) is not None:
             return piece
+        if self._unknown_piece() is not None:
+            return None
         if self._ready:
             event = self._ready.popleft()
             self.position = event.global_position if self._ready else self.read_to
@@ -177,6 +181,8 @@ class Following:
         """
         if not self._begun:
             read_again(self._begin)
+        if (piece := self._unknown_piece()) is not None:
+            return self._look(piece)
         if self._unselected:
             return self._select()
         if not self._wanted.follow and self._is_at_end:
@@ -234,23 +240,31 @@ class Following:
         return read_again(select)
 
     def _wanted_piece(self, inbox: Inbox) -> LiveDelta | None:
-        while (piece := inbox.take(self.position)) is not None:
-            if self._selector is None or self._is_wanted(self._selector, piece):
+        if self._selector is None:
+            return inbox.take(self.position)
+        call, is_wanted = self._call
+        while (piece := inbox.take(self.position, call=call)) is not None:
+            if is_wanted:
                 return piece
         return None
 
-    def _is_wanted(self, selector: Selector, piece: LiveDelta) -> bool:
-        call, is_wanted = self._call
-        if piece.call != call:
+    def _unknown_piece(self) -> LiveDelta | None:
+        """Return the piece of a reply that comes next, where the log has to be asked whether it is wanted."""
+        if self._inbox is None or self._selector is None:
+            return None
+        piece = self._inbox.next(self.position)
+        return None if piece is None or piece.call == self._call[0] else piece
 
-            def look() -> bool:
-                with self._parts.store.read() as transaction:
-                    turn = transaction.event(piece.turn)
-                    return turn is not None and selector.has(transaction, turn)
+    def _look(self, piece: LiveDelta) -> bool:
+        selector = self._selector
 
-            is_wanted = read_again(look)
-            self._call = piece.call, is_wanted
-        return is_wanted
+        def is_wanted() -> bool:
+            with self._parts.store.read() as transaction:
+                turn = transaction.event(piece.turn)
+                return selector is None or (turn is not None and selector.has(transaction, turn))
+
+        self._call = piece.call, read_again(is_wanted)
+        return True
 
 
 class Events(Generic[T_co]):

@@ -11,8 +11,8 @@ from weakref import WeakSet
 import msgspec
 from msgspec import Struct
 
+from turnlog.events import Recorded
 from turnlog.model import Delta
-from turnlog.store import Store
 
 _log = logging.getLogger("turnlog.feeds")
 
@@ -67,14 +67,19 @@ class Inbox:
             )
         self._tell()
 
-    def take(self, position: int) -> LiveDelta | None:
-        """Return the next piece, where its call lies not beyond a global position."""
+    def take(self, position: int, *, call: str | None = None) -> LiveDelta | None:
+        """Return the next piece, where its call lies not beyond a global position, and is the one that is named."""
         with self._lock:
-            if not self._pieces or self._pieces[0].after > position:
+            if not self.is_due(position) or call not in (None, self._pieces[0].call):
                 return None
             piece = self._pieces.popleft()
             missed, self._missed = self._missed, 0
         return msgspec.structs.replace(piece, missed=missed) if missed else piece
+
+    def next(self, position: int) -> LiveDelta | None:
+        """Return the next piece as `take` does, and leave it here."""
+        with self._lock:
+            return self._pieces[0] if self.is_due(position) else None
 
     def is_due(self, position: int) -> bool:
         """Tell whether there is a piece for a global position."""
@@ -84,9 +89,8 @@ class Inbox:
 class Streams:
     """Hands pieces of replies to followers of the same process. Costs nothing where there are none."""
 
-    def __init__(self, store: Store) -> None:
-        """Take the store."""
-        self._store = store
+    def __init__(self) -> None:
+        """Begin with no followers."""
         self._inboxes: WeakSet[Inbox] = WeakSet()
         self._lock = Lock()
 
@@ -102,26 +106,18 @@ class Streams:
         with self._lock:
             self._inboxes.discard(inbox)
 
-    def of_call(self, call: str) -> Callable[[Delta], None]:
-        """Return what the pieces of the reply to a call are given to, in order."""
+    def of_call(self, call: Recorded) -> Callable[[Delta], None]:
+        """Return what the pieces of the reply to a call are given to, in order. It waits for nothing."""
         number = 0
-        place: tuple[str, int] | None = None
+        header, after = call.header, call.global_position
+        turn = header.cited("turn") or ""
 
         def publish(delta: Delta) -> None:
-            nonlocal number, place
+            nonlocal number
             number += 1
             with self._lock:
                 inboxes = tuple(self._inboxes)
-            if not inboxes:
-                return
-            turn, after = place = place or self._place(call)
             for inbox in inboxes:
-                inbox.put(LiveDelta(call=call, turn=turn, after=after, number=number, delta=delta))
+                inbox.put(LiveDelta(call=header.id, turn=turn, after=after, number=number, delta=delta))
 
         return publish
-
-    def _place(self, call: str) -> tuple[str, int]:
-        with self._store.read() as transaction:
-            recorded = transaction.event(call)
-        assert recorded is not None
-        return recorded.header.cited("turn") or "", recorded.global_position
