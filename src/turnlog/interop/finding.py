@@ -82,13 +82,16 @@ def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
 
 
 def formats_of(path: Path, *, format: str | None = None) -> list[str]:
-    """Return the names of the formats that a file or folder is of.
+    """Return the names of the formats that a file or folder is of; `TURNLOG` alone of what `turnlog export` wrote.
 
     Raises:
         FormatError: it cannot be read.
     """
+    # First: an export has in it what was imported, and so what that is recognized by.
+    if path.is_file() and _beginning(path).startswith(_EXPORT):
+        return [TURNLOG] if format in (None, TURNLOG) else []
     if format == TURNLOG:
-        return [TURNLOG] if path.is_file() and _is_export(path) else []
+        return []
     names = formats.names() if format is None else [format]
 
     def recognized(beginning: bytes) -> list[str]:
@@ -112,8 +115,6 @@ def _inside(folder: Path, format: str | None) -> Iterator[ToImport | Path]:
             yield from _inside(path, format)
             continue
         found = formats_of(path, format=format) if path.is_file() else []
-        if not found and format is None and path.is_file() and _is_export(path):
-            found = [TURNLOG]
         yield ToImport(path=path, format=found[0]) if len(found) == 1 else path
 
 
@@ -121,17 +122,11 @@ def _only_format(path: Path) -> str:
     found = formats_of(path)
     if len(found) == 1:
         return found[0]
-    if not found and _is_export(path):
-        return TURNLOG
     if not found and _beginning(path).startswith(SQLITE_MAGIC):
         raise FormatError(f"{str(path)!r} {no_transcript(path)}; nothing was imported")
     known = ", ".join(formats.names())
     what = f"can be {' or '.join(found)}" if found else f"is of no known format ({known})"
     raise FormatError(f"{str(path)!r} {what}: say which with --format; nothing was imported")
-
-
-def _is_export(path: Path) -> bool:
-    return _beginning(path).startswith(_EXPORT)
 
 
 def _beginning(path: Path, *, line_bytes_max: int = 0) -> bytes:

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.cli import transcripts
 
 from turnlog import TurnLog
 from turnlog.errors import FormatError, NotFoundError
@@ -108,3 +109,17 @@ def test_every_transcript_that_is_named_for_people_is_a_format() -> None:
     for name in formats.TRANSCRIPTS:
         assert formats.get(name).name == name
         assert formats.get(name).summary
+
+
+@pytest.mark.parametrize("format", transcripts.FORMATS)
+def test_export_of_what_was_imported_is_found_as_one(tmp_path: Path, format: str) -> None:
+    """It has what the format is recognized by in it: the lines of the transcript."""
+    path = tmp_path / "export.jsonl"
+    transcripts.write(format, ["Well."], tmp_path / "transcript")
+    with TurnLog.open("memory://") as log:
+        for found in find([tmp_path / "transcript"]).files:
+            log.import_transcript(found.format, found.path)
+        with path.open("wb") as file:
+            log.export(file)
+    assert formats_of(path) == [TURNLOG]
+    assert formats_of(path, format="opencode") == []
