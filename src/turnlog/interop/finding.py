@@ -87,8 +87,9 @@ def formats_of(path: Path, *, format: str | None = None) -> list[str]:
     Raises:
         FormatError: it cannot be read.
     """
+    beginning = b"" if path.is_dir() else _beginning(path)
     # First: an export has in it what was imported, and so what that is recognized by.
-    if path.is_file() and _beginning(path).startswith(_EXPORT):
+    if beginning.startswith(_EXPORT):
         return [TURNLOG] if format in (None, TURNLOG) else []
     if format == TURNLOG:
         return []
@@ -97,10 +98,11 @@ def formats_of(path: Path, *, format: str | None = None) -> list[str]:
     def recognized(beginning: bytes) -> list[str]:
         return [name for name in names if formats.get(name).recognizes(path, beginning)]
 
-    if path.is_dir():
-        return recognized(b"")
+    found = recognized(beginning)
+    if found or path.is_dir():
+        return found
     # The first line of a session can be a long prompt, or long instructions.
-    return recognized(_beginning(path)) or recognized(_beginning(path, line_bytes_max=LINE_BYTES_MAX))
+    return recognized(_beginning(path, line_bytes_max=LINE_BYTES_MAX))
 
 
 def _inside(folder: Path, format: str | None) -> Iterator[ToImport | Path]:
