@@ -148,6 +148,19 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
         ),
         (("--verison",), "unknown option --verison, did you mean --version: see turnlog --help"),
         (("-v",), "unknown option -v, did you mean --version: see turnlog --help"),
+        (
+            ("bookmarks", "sett", "main"),
+            "unexpected argument 'sett' for 'bookmarks', did you mean 'bookmarks set': see turnlog bookmarks --help",
+        ),
+        (
+            ("wire", "prepar"),
+            "unknown command 'wire prepar', did you mean 'wire prepare': see turnlog wire --help",
+        ),
+        (
+            ("retain", "--older", "9y"),
+            "unknown option --older for 'retain', did you mean --older-than: see turnlog retain --help",
+        ),
+        (("retain", "--before", "9y"), "unknown option --before for 'retain': see turnlog retain --help"),
         (("search",), "search: give the words: turnlog search WORDS"),
         (("lgo",), "unknown command 'lgo', did you mean 'log': see turnlog --help"),
         (("--json",), "missing COMMAND: see turnlog --help"),

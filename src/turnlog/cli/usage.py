@@ -159,22 +159,15 @@ def _message(app: App, error: CycloptsError, command: str) -> str:
     match error:
         case UnknownOptionError():
             option = error.token.keyword or error.token.value
-            known = [name for argument in error.argument_collection if argument.parse for name in argument.names]
-            close = _close(option, known)
-            hint = f", did you mean {close[0]}" if close else ""
-            if command == "add" and not close:
-                hint = " (put -- before text that begins with a dash)"
-            if command == "mcp register":
-                hint += " (put -- before a command that has options: turnlog mcp register NAME -- COMMAND…)"
-            return f"unknown option {option}{of_command}{hint}"
+            return _unknown_option(option, error.argument_collection, command, of_command)
         case UnknownCommandError() if error.unused_tokens:
             return _unknown_command(error.app or app, command, error.unused_tokens[0])
         case UnusedCliTokensError() if error.unused_tokens:
-            return (
-                f"unexpected argument {error.unused_tokens[0]!r}{of_command}{_stray(command, error.unused_tokens[0])}"
-            )
+            stray = error.unused_tokens[0]
+            hint = _stray(command, stray) or _meant(command, _close(stray, _commands(error.app or app)))
+            return f"unexpected argument {stray!r}{of_command}{hint}"
         case MissingArgumentError() if error.argument is not None:
-            return _missing(error, error.argument, of_command)
+            return _missing(error, error.argument, command, of_command)
         case RepeatArgumentError():
             return f"option {error.token.keyword} is given twice{of_command}"
         case CoercionError():
@@ -183,6 +176,18 @@ def _message(app: App, error: CycloptsError, command: str) -> str:
             return _plain(str(error)) + of_command
         case _:
             return _plain(str(error))
+
+
+def _unknown_option(option: str, arguments: Sequence[Argument], command: str, of_command: str) -> str:
+    # Without their dashes, by which all of them are alike.
+    known = {name.lstrip("-"): name for argument in arguments if argument.parse for name in argument.names}
+    close = _close(option.lstrip("-"), list(known))
+    hint = f", did you mean {known[close[0]]}" if close else ""
+    if command == "add" and not close:
+        hint = " (put -- before text that begins with a dash)"
+    if command == "mcp register":
+        hint += " (put -- before a command that has options: turnlog mcp register NAME -- COMMAND…)"
+    return f"unknown option {option}{of_command}{hint}"
 
 
 def _stray(command: str, token: str) -> str:
@@ -201,7 +206,7 @@ def _not_of_kind(message: str, of_command: str) -> str:
     return message + of_command
 
 
-def _missing(error: MissingArgumentError, argument: Argument, of_command: str) -> str:
+def _missing(error: MissingArgumentError, argument: Argument, command: str, of_command: str) -> str:
     name = error.keyword or argument.name
     value = name.lstrip("-").upper().replace("-", "_")
     if not name.startswith("-"):
@@ -210,6 +215,8 @@ def _missing(error: MissingArgumentError, argument: Argument, of_command: str) -
         return f"option {name} needs a value{of_command}"
     # A word that nothing takes is most often the value of the option that is missing.
     stray = error.unused_tokens[0] if error.unused_tokens else None
+    if stray is not None and stray.startswith("-") and error.app is not None:
+        return _unknown_option(stray, error.app.assemble_argument_collection(), command, of_command)
     hint = f": give {name} {value}" if stray is None else f", did you mean {name} {shlex.quote(stray)}"
     return f"option {name} is missing{of_command}{hint}"
 
@@ -220,11 +227,18 @@ def _unknown_command(app: App, command: str, token: str) -> str:
     if token.startswith("-"):
         close = ["--version"] if token in ("-v", "-V") else _close(token, _ROOT_OPTIONS)
         return f"unknown option {token}{f', did you mean {close[0]}' if close else ''}"
-    known = [name for name in app if not name.startswith("-")]
+    known = _commands(app)
     meant = _OTHER_WORDS.get(token) if "add" in known else None
-    close = _close(token, known) if meant is None else [meant]
-    hint = f", did you mean '{close[0]}'" if close else ""
+    hint = _meant(command, _close(token, known) if meant is None else [meant])
     return f"unknown command '{f'{command} {token}'.strip()}'{hint}"
+
+
+def _meant(command: str, close: Sequence[str]) -> str:
+    return f", did you mean '{f'{command} {close[0]}'.strip()}'" if close else ""
+
+
+def _commands(app: App) -> list[str]:
+    return [name for name in app if not name.startswith("-")]
 
 
 def _close(word: str, known: Sequence[str]) -> list[str]:
