@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError
 from turnlog.events import TURN, named_head, turn_meta
-from turnlog.events.times import said_at
+from turnlog.events.times import ms_of, parse_time, said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.model.blocks import ToolResult, ToolUse, decode_content
-from turnlog.model.meta import Usage
+from turnlog.model.meta import TurnMeta, Usage
 from turnlog.model.plain import check_one_of
 from turnlog.projections.threads import threads_of
 from turnlog.projections.turns import find_links
@@ -86,13 +86,13 @@ class ToolActivity(Projection):
     """The calls of tools that models asked for, and the results: by their ids, or where these are long by a hash."""
 
     name = "tools"
-    version = 3
+    version = 4
     topics = (TURN,)
     schema = (
         "CREATE TABLE tool_calls (position INTEGER, number INTEGER, call TEXT, name TEXT NOT NULL,"
-        " time_ms INTEGER NOT NULL, turn TEXT NOT NULL, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
+        " time_ms INTEGER, turn TEXT NOT NULL, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
         "CREATE TABLE tool_results (position INTEGER, number INTEGER, call TEXT, is_error INTEGER NOT NULL,"
-        " time_ms INTEGER NOT NULL, parent TEXT, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
+        " time_ms INTEGER, parent TEXT, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
         "CREATE INDEX tool_calls_by_turn ON tool_calls (call, turn, position)",
         "CREATE INDEX tool_calls_by_stream ON tool_calls (call, stream, position)",
         "CREATE INDEX tool_calls_by_position ON tool_calls (call, position)",
@@ -102,7 +102,10 @@ class ToolActivity(Projection):
     def fold(self, db: Any, event: LogEvent) -> None:
         """Note calls and results. What is sealed is left out."""
         recorded = event.recorded
-        if recorded.unreadable or recorded.sealed is not None or turn_meta(recorded).type == "document":
+        if recorded.unreadable or recorded.sealed is not None:
+            return
+        meta = turn_meta(recorded)
+        if meta.type == "document":
             return
         payload = event.payload() or b"[]"
         if b'"tool_' not in payload:
@@ -113,13 +116,14 @@ class ToolActivity(Projection):
             return
         at, header = event.global_position, recorded.header
         parent = header.parents[0].id if header.parents else None
+        said = _said_ms(meta, header.time)
         for number, block in enumerate(blocks):
             match block:
                 case ToolUse(name=name, id=call):
-                    row = (at, number, _key(call), name, header.time, header.id, header.stream)
+                    row = (at, number, _key(call), name, said, header.id, header.stream)
                     db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 case ToolResult(tool_use_id=call, is_error=is_error):
-                    row = (at, number, _key(call), int(is_error is True), header.time, parent, header.stream)
+                    row = (at, number, _key(call), int(is_error is True), said, parent, header.stream)
                     db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?, ?, ?)", row)
                 case _:
                     pass
@@ -129,6 +133,14 @@ class ToolActivity(Projection):
         places = [(event.global_position,) for event in events]
         db.executemany("DELETE FROM tool_calls WHERE position = ?", places)
         db.executemany("DELETE FROM tool_results WHERE position = ?", places)
+
+
+def _said_ms(meta: TurnMeta, recorded: int) -> int | None:
+    """Return when a turn was said; None for an imported one whose source does not say."""
+    if meta.origin is None:
+        return recorded
+    said = parse_time(meta.origin.timestamp)
+    return None if said is None else ms_of(said)
 
 
 def _key(call: str | None) -> str | None:
@@ -157,7 +169,8 @@ class ToolSum(Struct, frozen=True, kw_only=True):
         calls: number of calls that models asked for.
         results: number of results that there were; a call that was answered in two forks has two.
         errors: number of those that say they failed.
-        mean_ms: mean time from the turn of the call to that of its first result, in milliseconds; None without one.
+        mean_ms: mean time from the turn of the call to that of its first result, in milliseconds, as the source of
+            imported turns has it; None if there is no result, or none whose time is known.
     """
 
     name: str
@@ -197,7 +210,7 @@ class UsageView:
             "SELECT c.name, COUNT(*), CAST(COALESCE(SUM(r.results), 0) AS BIGINT),"
             " CAST(COALESCE(SUM(r.errors), 0) AS BIGINT),"
             # No `AVG`: the engines round it differently.
-            " CAST(COALESCE(SUM(r.first_ms - c.time_ms), 0) AS BIGINT), COUNT(r.first_ms)"
+            " CAST(COALESCE(SUM(r.first_ms - c.time_ms), 0) AS BIGINT), COUNT(r.first_ms - c.time_ms)"
             f" FROM tool_calls c LEFT JOIN ({_ANSWERED}) AS r ON r.call = c.call AND r.answers = c.position"
             " GROUP BY c.name ORDER BY 2 DESC, 1"
         )

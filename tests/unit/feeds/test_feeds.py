@@ -702,6 +702,17 @@ def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
     assert log.feeds.tools() == []
 
 
+def test_imported_tools_took_the_time_that_their_source_says(log: TurnLog) -> None:
+    """And not the time in which their rows were imported; where it says none, none is known."""
+    for times in (("2026-01-01T10:00:00Z", "2026-01-01T10:00:07.5Z"), ("2026-01-01T10:00:00Z", None), (None, None)):
+        call, result = (Origin(format="ours", ids=[f"{times} {at}"], timestamp=time) for at, time in enumerate(times))
+        log.add_turn([_use("timed", "call")], role="assistant", bookmark="main", origin=call)
+        answer = [{"type": "tool_result", "tool_use_id": "call", "content": "x"}]
+        log.add_turn(answer, continues="main", origin=result)
+    [timed] = log.feeds.tools()
+    assert (timed.calls, timed.results, timed.mean_ms) == (3, 3, 7500)
+
+
 def test_ids_of_calls_may_be_of_any_length(log: TurnLog) -> None:
     """Also of more than an index of PostgreSQL takes."""
     noise = random.Random(1).randbytes(5000).hex()
