@@ -88,9 +88,20 @@ def test_without_a_pager_it_is_printed(turnlog: Command, log: Path, none: str, w
     assert [line for line in shown.splitlines() if "pager" in line] == ([] if why is None else [told])
 
 
-@pytest.mark.parametrize(("named", "how"), [("false", "status 1"), ("sh -c 'kill -9 $$'", "signal 9")])
-def test_a_pager_that_fails_is_told(turnlog: Command, log: Path, named: str, how: str) -> None:
+def test_a_pager_may_be_a_line_for_a_shell(turnlog: Command, log: Path) -> None:
+    """As git and man take it."""
+    named = {"PAGED": str(log), "TURNLOG_PAGER": "head -n 2 | tail -n 1 > $PAGED"}
+    with Terminal(turnlog, "log", **(pager(log) | named)) as terminal:
+        assert terminal.end() == ("", 0)
+    assert log.read_text().endswith("turn 1\n")
+
+
+@pytest.mark.parametrize(("code", "how"), [("sys.exit(1)", "status 1"), ("os.kill(os.getpid(), 9)", "signal 9")])
+def test_a_pager_that_fails_is_told(turnlog: Command, log: Path, code: str, how: str) -> None:
     """For nothing was shown."""
+    failing = log.with_name("failing.py")
+    failing.write_text(f"import os, sys\n{code}\n")
+    named = f"{sys.executable} {failing}"
     with Terminal(turnlog, "log", **(pager(log) | {"TURNLOG_PAGER": named})) as terminal:
         shown, status = terminal.end()
     told = f"turnlog: the pager {named!r} failed ({how}): TURNLOG_PAGER=cat shows all without one"

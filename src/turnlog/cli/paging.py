@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import sys
@@ -26,6 +27,9 @@ _DEFAULT = "less"
 _SETTINGS = {"LESS": "FRX", "LESSCHARSET": "utf-8", "LV": "-c"}
 """What a pager is told that nobody has set up: to leave what fits on the screen there, and to show colours and UTF-8,
 which is printed in every locale."""
+
+_OF_A_SHELL = re.compile(r"[|&;<>()$`*?~]")
+"""What only a shell makes something of: with one of these a pager is a line for it, as for git and man."""
 
 _COLOURS = "-R"
 """What `less` is told where somebody has set it up, for without it colours are escape sequences to read."""
@@ -93,7 +97,9 @@ def _started(named: str) -> subprocess.Popen[bytes] | None:
     command = shlex.split(named)
     if not command or command == ["cat"]:
         return None
-    if Path(command[0]).name == "less" and "LESS" in os.environ:
+    if _OF_A_SHELL.search(named):
+        command = ["sh", "-c", named]
+    elif Path(command[0]).name == "less" and "LESS" in os.environ:
         command.append(_COLOURS)
     import subprocess  # noqa: PLC0415 - files and pipes need none of it
 
