@@ -210,6 +210,15 @@ def test_id_is_printed_before_a_place_outside_is_done(turnlog: SigningCommand) -
     assert [one["size"] for one in turnlog.ok("checkpoint", "list", "--json").json_lines] == [6, 7]
 
 
+def test_a_folder_without_a_checkpoint_is_not_taken_for_an_anchor(turnlog: SigningCommand) -> None:
+    """A volume that is not mounted is one."""
+    folder = turnlog.file("folder")
+    folder.mkdir()
+    outcome = turnlog("verify", "--checkpoint", folder, "--key", turnlog.file("keys.txt"))
+    assert (outcome.status, outcome.text.split()[0]) == (1, "incomplete")
+    assert outcome.stderr == f"turnlog: a checkpoint was not used: {folder}: there is no checkpoint in it\n"
+
+
 def test_checkpoint_that_cannot_be_used_keeps_none_from_being_used(turnlog: SigningCommand) -> None:
     """It is told, the exit status is 1, and the log is compared with the others."""
     folder = turnlog.file("folder")

@@ -63,11 +63,11 @@ def read_anchors(
         paths: the files and folders.
         verifiers: the keys to believe.
         unusable: is told, in a line, of each checkpoint that cannot be read or that none of the keys has signed, and of
-            each file without any; the others are returned. So nobody keeps a log from being compared with anything by
-            adding a note. Without it the first of these is raised.
+            each file and each folder without any; the others are returned. So nobody keeps a log from being compared
+            with anything by adding a note. Without it the first of these is raised.
 
     Raises:
-        ProofError: a file has no checkpoint, or one that none of the keys has signed, and nobody is told.
+        ProofError: a file or folder has no checkpoint, or one that none of the keys has signed, and nobody is told.
         OSError: one of the paths cannot be read.
     """
 
@@ -78,29 +78,43 @@ def read_anchors(
 
     anchors: list[Anchor] = []
     for path in paths:
-        in_folder = path.is_dir()
-        for file in sorted(file for file in path.iterdir() if file.is_file()) if in_folder else [path]:
+        files = _files_of(path)
+        if not files:
+            refuse(ProofError(f"{path}: there is no checkpoint in it"))
+        for file in files:
             try:
                 notes = split_notes(read_note_text(file))
             except ProofError as error:
                 refuse(error)
                 continue
             except OSError as error:
-                if not in_folder or unusable is None:
+                if file == path or unusable is None:
                     raise
                 unusable(f"{file}: it cannot be read ({os_reason(error)})")
                 continue
-            for number, note in enumerate(notes, 1):
-                place = str(file) if len(notes) == 1 else f"{file} ({number})"
-                try:
-                    checkpoint = open_checkpoint(note, verifiers).checkpoint
-                except ProofError as error:
-                    refuse(ProofError(f"{place}: {error}"))
-                else:
-                    anchors.append(Anchor(checkpoint=checkpoint, place=place))
-            if not notes:
-                refuse(ProofError(f"{file}: there is no checkpoint in it"))
+            anchors += _opened(file, notes, verifiers, refuse)
     return anchors
+
+
+def _files_of(path: Path) -> list[Path]:
+    """Return what there is in a folder, also what is no file that can be read; or what is no folder."""
+    return sorted(each for each in path.iterdir() if not each.is_dir()) if path.is_dir() else [path]
+
+
+def _opened(
+    file: Path, notes: Sequence[str], verifiers: Sequence[Verifier], refuse: Callable[[ProofError], None]
+) -> Iterator[Anchor]:
+    """Yield the checkpoints of a file that one of the keys has signed; `refuse` is told of the others."""
+    for number, note in enumerate(notes, 1):
+        place = str(file) if len(notes) == 1 else f"{file} ({number})"
+        try:
+            checkpoint = open_checkpoint(note, verifiers).checkpoint
+        except ProofError as error:
+            refuse(ProofError(f"{place}: {error}"))
+        else:
+            yield Anchor(checkpoint=checkpoint, place=place)
+    if not notes:
+        refuse(ProofError(f"{file}: there is no checkpoint in it"))
 
 
 def read_note_text(path: Path) -> str:

@@ -248,7 +248,8 @@ def test_file_without_checkpoints_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("")
     (tmp_path / "binary").write_bytes(b"\xff")
     (tmp_path / "other").write_text("text\n")
-    for name in ("empty", "binary", "other"):
+    (tmp_path / "folder" / "below").mkdir(parents=True)
+    for name in ("empty", "binary", "other", "folder"):
         with pytest.raises(ProofError, match=name):
             read_anchors([tmp_path / name], [SIGNER.verifier])
 
@@ -261,12 +262,14 @@ def test_checkpoints_that_cannot_be_used_are_told_and_the_others_are_used(log: T
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "binary").write_bytes(b"\xff")
     (tmp_path / "folder" / "empty").write_bytes(b"")
+    (tmp_path / "folder" / "gone").symlink_to(tmp_path / "nowhere")
     told: list[str] = []
     anchors = read_anchors([tmp_path / "folder", tmp_path / "notes"], [SIGNER.verifier], told.append)
     assert [anchor.size for anchor in anchors] == [2, 2]
     assert [line.removeprefix(f"{tmp_path}/") for line in told] == [
         "folder/binary: it is not UTF-8",
         "folder/empty: there is no checkpoint in it",
+        "folder/gone: it cannot be read (no such file or directory)",
         "notes (2): a signature line of a note is malformed",
     ]
     with pytest.raises(FileNotFoundError):
