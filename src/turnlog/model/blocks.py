@@ -144,6 +144,8 @@ _OPTIONAL = {
 _FIELDS = {kind: {field.encode_name for field in msgspec.structs.fields(t)} for kind, t in _BLOCK_TYPES.items()}
 
 _content = msgspec.json.Decoder(list[Block])
+_NULL_FLAG = b'"is_error":null'
+"""A flag that decodes as none, and is to stay in the payload."""
 _raw_blocks = msgspec.json.Decoder(list[dict[str, Raw]])
 _raws = msgspec.json.Decoder(list[Raw])
 _record = msgspec.json.Decoder(dict[str, Raw])
@@ -330,7 +332,7 @@ def _check_marked(payload: bytes, long: LongStrings, field: str, depth_max: int 
 
 def _check(payload: bytes, field: str, depth_max: int | None) -> None:
     has_null = b":null" in payload
-    decode = _decode_with_extra if _may_have_reserved_key(payload) or _has_null_flag(payload) else _decode_block
+    decode = _decode_with_extra if _may_have_reserved_key(payload) or _NULL_FLAG in payload else _decode_block
     for index, raw in enumerate(_raws_of(payload, field)):
         # One by one: hundreds of thousands of blocks take more memory than their JSON.
         place = f"{field}[{index}]"
@@ -400,6 +402,16 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
     Raises:
         ContentError: the payload is not content blocks.
     """
+    if len(payload) <= PIECE and _NULL_FLAG not in payload:
+        try:
+            return _content.decode(payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # said below, where it is none: some have keys that turnlog does not know
+    return _decoded_in_parts(payload, field)
+
+
+def _decoded_in_parts(payload: bytes, field: str) -> list[Block]:
+    """Return the blocks of a payload that may be long or deep, or have what turnlog does not know."""
     long = LongStrings()
     try:
         blocks = _decoded(payload if len(payload) <= PIECE else long.out_of_json(payload), field)
@@ -416,7 +428,7 @@ def decode_content(payload: bytes, *, field: str = "content") -> list[Block]:
 
 
 def _decoded(text: bytes, field: str) -> list[Block]:
-    if not _has_null_flag(text):
+    if _NULL_FLAG not in text:
         with suppress(msgspec.DecodeError):  # some have keys that turnlog does not know, or are malformed
             return _content.decode(text)
     return [_decode_with_extra(raw, f"{field}[{index}]") for index, raw in enumerate(_raws_of(text, field))]
@@ -456,10 +468,6 @@ def _decode_with_extra(raw: Raw, field: str) -> Block:
 
 def _may_have_reserved_key(payload: bytes) -> bool:
     return b'"$extra"' in payload or (b"\\u00" in payload and _escaped_ascii.search(payload) is not None)
-
-
-def _has_null_flag(payload: bytes) -> bool:
-    return b'"is_error":null' in payload
 
 
 def _split(record: dict[str, Raw], field: str, kinds: tuple[str, ...]) -> Any:

@@ -15,6 +15,7 @@ from turnlog.model.surrogates import HALF
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON raises of what is not JSON in UTF-8, or is nested too deeply."""
 
+_TEXT = (str, bytes, bytearray, memoryview)
 _NO_LONG_STRINGS = LongStrings()
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _encode = msgspec.json.Encoder().encode
@@ -37,7 +38,7 @@ def marked_json(text: str | bytes, *, field: str) -> tuple[bytes, LongStrings]:
     Raises:
         ContentError: the text is not JSON in UTF-8, or is no text.
     """
-    if not isinstance(text, str | bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(text, _TEXT):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ContentError(f"{field}: expected JSON text, got {type(text).__name__}", field=field)
     try:
         source = text.encode() if isinstance(text, str) else text

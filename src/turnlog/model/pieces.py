@@ -6,6 +6,7 @@ import io
 from base64 import b64decode, b64encode
 from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Literal
 
@@ -73,11 +74,12 @@ def check_utf8(text: bytes) -> None:
     Raises:
         UnicodeDecodeError: it is not.
     """
-    try:
-        for _ in decoded_text(text):
-            pass
-    except UnicodeDecodeError:
-        text.decode()  # says where in the whole text
+    if len(text) > PIECE:
+        with suppress(UnicodeDecodeError):
+            for _ in decoded_text(text):
+                pass
+            return
+    str(text, "utf-8")  # says where in the whole text
 
 
 def joined(pieces: Iterable[bytes | memoryview]) -> bytes:

@@ -269,22 +269,23 @@ class Conversation:
     # Carrying: what the wire gets
 
     def _carried(self, index: int, message: Message, blocks: Sequence[WindowBlock], content: _Content) -> list[Carried]:
-        role = message.role
+        role, is_erased = message.role, message.erased
         due, self._due = self._due, []
-        answers, moved = self._answers(due, index, content)
+        answers, moved = self._answers(due, index, content) if due else ([], [])
         for call in due:
             call.settled = True
         rest = self._in_their_place(index, message, blocks)
         for place, block in enumerate(blocks):
             if isinstance(block, ToolResult) and self._results[index, place] is None:
                 self._rules.lose("dropped", message.turn, "tool_result", _no_call(block), place)
-        if message.erased and role == "user" and answers:
+        if is_erased and role == "user" and answers:
             # It held the results: what is made up for them says that it was erased.
             rest = []
         if self._behind_erased and role == "user" and blocks and not rest and not answers:
             rest = [Text(text=ERASED)]
-        self._behind_erased = message.erased and role == "assistant"
-        self._due = [self._calls[index, place] for place in range(len(blocks)) if (index, place) in self._calls]
+        self._behind_erased = is_erased and role == "assistant"
+        if role == "assistant":
+            self._due = [self._calls[index, place] for place in range(len(blocks)) if (index, place) in self._calls]
         if role == "system" and self._capabilities.system == "joined":
             self._system += [block.text for block in rest if isinstance(block, Text)]
             self._system_cached |= message.cache
@@ -297,14 +298,18 @@ class Conversation:
 
     def _in_their_place(self, index: int, message: Message, blocks: Sequence[WindowBlock]) -> list[Block]:
         """Return what is carried where it stands in a message: all but results, which follow their calls."""
-        placed: CarriedBlocks[Block] = CarriedBlocks(joins_texts=self._capabilities.joins_texts)
-        places: list[int] = []
-        for place, block in enumerate(blocks):
-            count = len(self._rules.losses)
-            carried = self._block(block, message, index, place)
-            placed.add(block, carried, lost=len(self._rules.losses) > count)
-            places += [place] * len(carried)
-        rest = placed.blocks
+        if len(blocks) == 1:  # as of most messages: there is nothing to join
+            rest = [*self._block(blocks[0], message, index, 0)]
+            places = [0] * len(rest)
+        else:
+            placed: CarriedBlocks[Block] = CarriedBlocks(joins_texts=self._capabilities.joins_texts)
+            places = list[int]()
+            for place, block in enumerate(blocks):
+                count = len(self._rules.losses)
+                carried = self._block(block, message, index, place)
+                placed.add(block, carried, lost=len(self._rules.losses) > count)
+                places += [place] * len(carried)
+            rest = placed.blocks
         while not self._capabilities.thinking_last and rest and isinstance(rest[-1], Thinking):
             rest.pop()
             self._rules.refuse_or_drop("thinking", "no message can end with it", message, places.pop())
