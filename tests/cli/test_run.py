@@ -528,17 +528,26 @@ def test_a_person_is_asked_about_each_call_that_a_kill_broke_off(turnlog: Comman
     ]
 
 
-def test_long_arguments_are_shown_in_many_lines_and_what_is_hidden_is_said(
-    turnlog: Command, server: WireServer
-) -> None:
-    """Nobody approves what could not be seen."""
-    text = "\\u001b[2J" + "long " * 3000
-    server.answers.append(WIRE.reply("I look.", (("id_1", "s___echo", f'{{"text":"{text}"}}'),)))
+def test_of_long_arguments_both_ends_are_shown_and_all_on_request(turnlog: Command, server: WireServer) -> None:
+    """Nobody approves what could not be seen: neither behind a long text, nor behind what is nested many times."""
+    long = "\\u001b[2J" + "long " * 3000 + "; rm -rf /"
+    nested = "[" * 100 + "]" * 100
+    server.answers += [
+        WIRE.reply("I look.", (("id_1", "s___echo", f'{{"text":"{long}"}}'),)),
+        WIRE.reply("Again.", (("id_2", "s___echo", f'{{"pad":{nested},"text":"rm -rf /home"}}'),)),
+    ]
     with at_terminal(turnlog, "Go", "--servers", "s") as terminal:
-        shown = terminal.expect("run it? ")
+        shown = terminal.expect("run it? [y/n/a/v/?, or an answer] ")
+        assert '  "text": "\\u001b[2Jlong long' in shown
+        assert re.search(r"… 7,\d\d\d characters between, not shown: v shows all", shown)
+        assert "; rm -rf /" in shown
+        terminal.send("v\n")
+        assert terminal.expect("run it? ").count("long") == 3000
+        terminal.send("n\n")
+        shown = terminal.expect("run it? [y/n/a/?, or an answer] ")
+        assert ('"text":"rm -rf /home"' in shown, "not shown" in shown) == (True, False)
         terminal.send(CTRL_D)
         _, status = terminal.end()
-    assert ('  "text": "\\u001b[2Jlong long' in shown, "more characters, not shown" in shown) == (True, True)
     assert status == 1
 
 

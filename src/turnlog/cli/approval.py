@@ -17,15 +17,12 @@ from turnlog.cli.live import Live
 from turnlog.cli.text import count, one_line, to_decide_on
 from turnlog.model import ToolUse
 
-_INPUT_LINES_MAX = 60
-_INPUT_CHARACTERS_MAX = 8000
+_HEAD_LINES, _TAIL_LINES = 40, 20
+_HEAD_CHARACTERS, _TAIL_CHARACTERS = 6000, 2000
+"""So much of the beginning and of the end of arguments is shown where they are longer than both."""
 _ONE_LINE_CHARACTERS_MAX = 60
 _LINE_BYTES_MAX = 65_536
 _LOOK_S = 0.03
-_QUESTION = "run it? [y/n/a/?, or an answer] "
-_HELP = "y: run it; n: do not; a: always run this tool; anything longer is the answer in its place"
-_QUESTION_AGAIN = "run it again? [y/n/?, or an answer] "
-_HELP_AGAIN = "y: run it; n: do not, the model reads that nobody knows; anything longer is the answer in its place"
 
 
 class Approval:
@@ -47,13 +44,14 @@ class Approval:
         if not sys.stderr.isatty():
             return None
         self._live.end_line()
-        self._show(call)
+        is_cut = self._show(call)
+        question, answers = _question(is_again=is_again, is_cut=is_cut)
         with _terminal() as terminal:
             if terminal is not None:
                 # What was typed before the question was seen is no answer to it.
                 termios.tcflush(terminal, termios.TCIFLUSH)
             while terminal is not None:
-                sys.stderr.write(_QUESTION_AGAIN if is_again else _QUESTION)
+                sys.stderr.write(question)
                 sys.stderr.flush()
                 line = await _line(terminal)
                 if not line:
@@ -67,26 +65,65 @@ class Approval:
                     case "a" | "always" if not is_again:
                         self._allowed.add(call.name)
                         return True
+                    case "v" if is_cut:
+                        _write(_pretty(call))
                     case answer if len(answer) > 1 and answer != "always":
                         return answer
                     case _:  # one letter is a slip of the finger and no answer
-                        self._live.line((_HELP_AGAIN if is_again else _HELP, "dim"))
+                        self._live.line((answers, "dim"))
         return None
 
-    def _show(self, call: ToolUse) -> None:
-        """Show a call with its arguments, as the tool would get them: nothing is cut away in silence."""
+    def _show(self, call: ToolUse) -> bool:
+        """Show a call with its arguments, as the tool would get them; return whether something between is left out."""
         name = to_decide_on(one_line(call.name))
         text = to_decide_on(bytes(call.input).decode())
         if len(text) <= _ONE_LINE_CHARACTERS_MAX:
             sys.stderr.write(f"→ {name} {text}\n")
-            return
+            return False
         sys.stderr.write(f"→ {name}\n")
-        pretty = to_decide_on(msgspec.json.format(bytes(call.input), indent=2).decode())
-        lines = pretty[:_INPUT_CHARACTERS_MAX].split("\n")[:_INPUT_LINES_MAX]
-        sys.stderr.write("".join(f"  {line}\n" for line in lines))
-        hidden = len(pretty) - len("\n".join(lines))
-        if hidden > 0:
-            self._live.line((f"  … and {count(hidden, 'more character')}, not shown", "bold red"))
+        pretty = _pretty(call)
+        # What is nested many times takes much more room in many lines than in one.
+        head, hidden, tail = _ends(pretty if len(pretty) <= 2 * len(text) else text)
+        _write(head)
+        if hidden:
+            self._live.line((f"  … {count(hidden, 'character')} between, not shown: v shows all", "bold red"))
+            _write(tail)
+        return hidden > 0
+
+
+def _question(*, is_again: bool, is_cut: bool) -> tuple[str, str]:
+    """Return what is asked, and what the answers mean."""
+    answers = {"y": "run it", "n": "do not"}
+    if is_again:
+        answers["n"] += ", the model reads that nobody knows"
+    else:
+        answers["a"] = "always run this tool"
+    if is_cut:
+        answers["v"] = "show all of its arguments"
+    meanings = "; ".join(f"{letter}: {meaning}" for letter, meaning in answers.items())
+    again = " again" if is_again else ""
+    return (
+        f"run it{again}? [{'/'.join(answers)}/?, or an answer] ",
+        f"{meanings}; anything longer is the answer in its place",
+    )
+
+
+def _pretty(call: ToolUse) -> str:
+    return to_decide_on(msgspec.json.format(bytes(call.input), indent=2).decode())
+
+
+def _ends(text: str) -> tuple[str, int, str]:
+    """Return how a text begins, how many characters are between, and how it ends; all of one that is not longer."""
+    is_short = len(text) <= _HEAD_CHARACTERS + _TAIL_CHARACTERS
+    if is_short and text.count("\n") < _HEAD_LINES + _TAIL_LINES:
+        return text, 0, ""
+    head = "\n".join(text[:_HEAD_CHARACTERS].split("\n")[:_HEAD_LINES])
+    tail = "\n".join(text[max(len(head), len(text) - _TAIL_CHARACTERS) :].split("\n")[-_TAIL_LINES:])
+    return head, len(text) - len(head) - len(tail), tail
+
+
+def _write(text: str) -> None:
+    sys.stderr.write("".join(f"  {line}\n" for line in text.split("\n")))
 
 
 @contextmanager
