@@ -163,6 +163,8 @@ class Appender:
         try:
             self._begin(cursor)
             check_file(self._place, self._name)
+            if self._place.beside is not None:
+                self._place.beside.look()
             self._look_for_others(cursor)
             policy = self._policy
             # Until the end is reached, whatever happens, nothing is known of what follows.

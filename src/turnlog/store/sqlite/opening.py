@@ -37,6 +37,37 @@ Signature = tuple[int, int, int, bool]
 """Of a database file: time of its last change (ns), bytes, inode; and whether a write-ahead log is beside it."""
 
 
+class Beside:
+    """The write-ahead log of a database and its index, as long as this process has them open.
+
+    SQLite opens them by name. Where somebody removes them meanwhile, whoever comes next makes others: both go on, each
+    sees the turns of its own, and those of one of them are lost without a word when the files are closed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take the path of the database; nothing is known yet of what is beside it."""
+        self._names = (f"{path}-wal", f"{path}-shm")
+        self._files: tuple[FileId | None, ...] | None = None
+
+    def look(self) -> None:
+        """Note which files they are, if that is not known. A connection MUST be in a transaction: it has them open."""
+        if self._files is None:
+            self._files = tuple(map(file_id, self._names))
+
+    def forget(self) -> None:
+        """Know nothing of them any more: whoever closed its connections has others by the next time."""
+        self._files = None
+
+    def replaced(self) -> str | None:
+        """Return the name of one that is not the file any more that is open."""
+        if self._files is None:
+            return None
+        wal, index = self._names
+        if file_id(wal) != self._files[0]:
+            return wal
+        return index if file_id(index) != self._files[1] else None
+
+
 class Place(Struct, frozen=True, kw_only=True):
     """What there is at a place.
 
@@ -51,6 +82,7 @@ class Place(Struct, frozen=True, kw_only=True):
         signature: of a file that cannot be written, as it was before it was decided how to read it; else None.
         file_name: `path` as a string; empty in memory.
         file: which file it is, by device and number; None in memory.
+        beside: the files beside it that SQLite has open; None in memory, and where it can only be read.
     """
 
     is_store: bool
@@ -62,6 +94,7 @@ class Place(Struct, frozen=True, kw_only=True):
     signature: Signature | None = None
     file_name: str = ""
     file: FileId | None = None
+    beside: Beside | None = None
 
 
 MEMORY = Place(is_store=False, uri=":memory:")
@@ -103,6 +136,11 @@ def look(path: Path, *, create: bool) -> Place:
     if size == 0:
         _make(real, name)
     seen = signature(real)
+    if not read_only and found.st_nlink > 1:
+        raise StoreOpenError(
+            f"{name!r} has {found.st_nlink} names (hard links), and who writes by one is not seen by the others: "
+            "copy the file, and open the copy"
+        )
     immutable = read_only and must_be_immutable(real)
     mode = ("mode=ro&immutable=1" if immutable else "mode=ro") if read_only else "mode=rw"
     is_store = size > 0 and _is_store(real, mode, name)
@@ -118,6 +156,7 @@ def look(path: Path, *, create: bool) -> Place:
         signature=seen if read_only else None,
         file_name=str(real),
         file=file_id(real),
+        beside=None if read_only else Beside(real),
     )
 
 
@@ -130,12 +169,20 @@ def check_file(place: Place, name: str) -> None:
     """Refuse to go on with a file that is no longer at its path: what is recorded in it is lost.
 
     Raises:
-        StoreError: it was moved or deleted, or another one was put in its place.
+        StoreError: it, or a file beside it, was moved or deleted, or another one was put in its place.
     """
-    if place.path is None or place.read_only or (found := file_id(place.file_name)) == place.file:
+    if place.path is None or place.read_only:
         return
-    what = "was moved or deleted" if found is None else "was replaced by another one"
-    raise StoreError(f"the file of store {name!r} {what} while it was open: open the store again; nothing was done")
+    beside = None if place.beside is None else place.beside.replaced()
+    found = file_id(place.file_name)  # behind the others: with their folder all of them are moved
+    if found != place.file:
+        what = "was moved or deleted" if found is None else "was replaced by another one"
+        raise StoreError(f"the file of store {name!r} {what} while it was open: open the store again; nothing was done")
+    if beside is not None:
+        raise StoreError(
+            f"{beside!r} was removed or replaced while store {name!r} was open, so that others may not see its last "
+            "turns, nor it theirs: end all that use the store, and look at what its last turns are; nothing was done"
+        )
 
 
 def signature(path: Path) -> Signature:

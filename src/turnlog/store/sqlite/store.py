@@ -156,6 +156,8 @@ class SQLiteStore(Store, handles.Resting):
         with self._connections.reader() as cursor:
             self._check_tables(cursor)
             lacking = self._lacking(cursor)
+            if place.beside is not None:
+                place.beside.look()
         if lacking and place.read_only:
             raise StoreReadOnlyError(
                 f"store {self._place_name!r} lacks the {lacking[0].name} and cannot be written: "
@@ -482,6 +484,8 @@ class SQLiteStore(Store, handles.Resting):
         self._gate.shut(max(0.0, until_s - monotonic()))
         self._connections.rest()
         self._appender.rest()
+        if self._place.beside is not None:
+            self._place.beside.forget()
 
     def resume(self) -> None:
         """Go on behind a fork."""

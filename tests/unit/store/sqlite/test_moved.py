@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from turnlog import TurnLog
-from turnlog.errors import StoreError
+from turnlog.errors import StoreError, StoreOpenError, UnknownTurnError
 
 
 def _delete(path: Path) -> None:
@@ -35,11 +36,28 @@ def _restore_copy(path: Path) -> None:
     path.with_name("copy").replace(path)
 
 
+def _remove_wal(path: Path) -> None:
+    path.with_name("log.db-wal").unlink()
+
+
+def _remove_index(path: Path) -> None:
+    path.with_name("log.db-shm").unlink()
+
+
+def _replace_wal(path: Path) -> None:
+    wal = path.with_name("log.db-wal")
+    shutil.copy(wal, path.with_name("copy"))
+    path.with_name("copy").replace(wal)
+
+
 WAYS: dict[str, tuple[Callable[[Path], None], str]] = {
     "deleted": (_delete, "was moved or deleted"),
     "replaced": (_replace, "was replaced by another one"),
     "folder moved": (_move_folder, "was moved or deleted"),
     "copy put in its place": (_restore_copy, "was replaced by another one"),
+    "write-ahead log removed": (_remove_wal, r"log\.db-wal' was removed or replaced while"),
+    "write-ahead log replaced": (_replace_wal, r"log\.db-wal' was removed or replaced while"),
+    "its index removed": (_remove_index, r"log\.db-shm' was removed or replaced while"),
 }
 
 
@@ -89,4 +107,55 @@ def test_follower_is_told_that_the_file_is_gone(path: Path, way: tuple[Callable[
         move(path)
         thread.join(30)
         assert len(told) == 1
-        assert said in told[0]
+        assert re.search(said, told[0])
+
+
+def test_who_has_only_read_so_far_is_told_too(path: Path) -> None:
+    """Else its next turn would be recorded beside those that others recorded since."""
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("before", bookmark="main")
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        assert len(log.ancestry("main")) == 1
+        _remove_index(path)
+        with TurnLog.open(f"sqlite:///{path}") as other:
+            other.add_turn("between", continues="main")
+        with pytest.raises(StoreError, match="was removed or replaced while"):
+            log.add_turn("after", continues="main")
+
+
+def test_an_error_of_an_append_hides_nothing(path: Path) -> None:
+    """What is beside the file is known from before it."""
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("before", bookmark="main")
+        with pytest.raises(UnknownTurnError):
+            log.add_turn("of nothing", continues="nothing")
+        _remove_index(path)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="was removed or replaced while"):
+                log.add_turn("after", continues="main")
+
+
+def test_a_file_with_two_names_is_not_opened(path: Path) -> None:
+    """Each name would have a write-ahead log of its own, and what one has is lost with the other."""
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("before", bookmark="main")
+    other = path.with_name("other.db")
+    other.hardlink_to(path)
+    for name in (path, other):
+        with pytest.raises(StoreOpenError, match=rf"{name.name}' has 2 names \(hard links\).*copy the file"):
+            TurnLog.open(f"sqlite:///{name}")
+    other.unlink()
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        assert len(log.ancestry("main")) == 1
+
+
+def test_many_go_on_with_what_is_beside_the_file(path: Path) -> None:
+    """Opening, closing and erasing by others leaves the files that are open where they are."""
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("0", bookmark="main")
+        for number in range(1, 4):
+            with TurnLog.open(f"sqlite:///{path}") as other:
+                other.add_turn(f"{number}", continues="main")
+                other.erase(turn=other.add_turn("gone").id, reason="asked")
+            log.add_turn("more", continues="main")
+        assert len(log.ancestry("main")) == 7
