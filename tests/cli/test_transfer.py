@@ -286,10 +286,15 @@ class TestTranscripts:
         return folder
 
     def test_folder_is_imported_and_the_rest_named(self, turnlog: Command, folder: Path) -> None:
-        """Again adds nothing."""
+        """Again adds nothing. A link out of the folder is not followed."""
+        (folder / "private.jsonl").symlink_to(folder.parent / "private.jsonl")
+        (folder.parent / "private.jsonl").write_bytes((folder / "rollout.jsonl").read_bytes())
         done = turnlog("import", folder)
         assert (done.status, "codex: 2 turns added, 0 known" in done.text) == (0, True)
-        assert done.stderr == f"turnlog: passed over {folder / 'notes.txt'}: it is of no format that can be imported\n"
+        assert done.stderr.splitlines() == [
+            f"turnlog: passed over {folder / 'notes.txt'}: it is of no format that can be imported",
+            f"turnlog: passed over {folder / 'private.jsonl'}: a link out of the folder, not followed",
+        ]
         assert "0 turns added, 2 known" in turnlog.ok("import", "codex", folder / "rollout.jsonl").text
 
     def test_report_is_json(self, turnlog: Command, folder: Path) -> None:

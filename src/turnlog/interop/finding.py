@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from turnlog.errors import FormatError, os_reason
 from turnlog.interop import formats
+from turnlog.interop.folders import NOT_FOLLOWED, leads_out
 from turnlog.interop.sqlite_files import no_transcript
 from turnlog.record.files import open_regular
 from turnlog.store.sqlite.opening import SQLITE_MAGIC
@@ -21,6 +22,9 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 
 TURNLOG = "turnlog"
 """What stands for a format where a file is what `turnlog export` wrote: its events come in as they are."""
+
+_OF_NO_FORMAT = "it is of no format that can be imported"
+_TO_A_FOLDER = "a link to a folder in it: what is there is found without it"
 
 _EXPORT = b'{"turnlog_export":'
 """How the first line of turnlog's own exports begins."""
@@ -38,16 +42,28 @@ class ToImport(Struct, frozen=True, kw_only=True):
     format: str
 
 
+class PassedOver(Struct, frozen=True, kw_only=True):
+    """Something in a folder that is not to be imported.
+
+    Attributes:
+        path: where it is.
+        why: a few words.
+    """
+
+    path: Path
+    why: str
+
+
 class Found(Struct, frozen=True, kw_only=True):
     """What there is to import.
 
     Attributes:
         files: what is of a known format; of a folder in the order of names, what is in folders of it last.
-        passed_over: files of a folder that are of none.
+        passed_over: what else is in a folder.
     """
 
     files: tuple[ToImport, ...]
-    passed_over: tuple[Path, ...]
+    passed_over: tuple[PassedOver, ...]
 
 
 def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
@@ -64,20 +80,22 @@ def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
     if format not in (None, TURNLOG):
         formats.get(format)
     files: list[ToImport] = []
-    passed_over: list[Path] = []
+    passed_over: list[PassedOver] = []
     for path in paths:
         if not path.is_dir():
             files.append(ToImport(path=path, format=_only_format(path) if format is None else format))
             continue
         found = len(files)
-        for inner in _inside(path, format):
+        for inner in _inside(path, format, path):
             if isinstance(inner, ToImport):
                 files.append(inner)
             else:
                 passed_over.append(inner)
         if len(files) == found:
             what = "known format" if format is None else f"format {format!r}"
-            raise FormatError(f"{str(path)!r} has no file of a {what} in it; nothing was imported")
+            link = next((each for each in passed_over if each.why == NOT_FOLLOWED), None)
+            told = "" if link is None else f" ({str(link.path)!r} is {NOT_FOLLOWED})"
+            raise FormatError(f"{str(path)!r} has no file of a {what} in it{told}; nothing was imported")
     return Found(files=tuple(files), passed_over=tuple(passed_over))
 
 
@@ -105,19 +123,25 @@ def formats_of(path: Path, *, format: str | None = None) -> list[str]:
     return recognized(_beginning(path, line_bytes_max=LINE_BYTES_MAX))
 
 
-def _inside(folder: Path, format: str | None) -> Iterator[ToImport | Path]:
-    """Give what there is in a folder: what is of one format, and the files that are not."""
+def _inside(folder: Path, format: str | None, root: Path) -> Iterator[ToImport | PassedOver]:
+    """Give what there is in a folder, which is the root or in it: what is of one format, and what is not."""
     found = formats_of(folder, format=format)
     if len(found) == 1:
         yield ToImport(path=folder, format=found[0])
         return
     # Files before folders, and sub-agents' behind them: they continue turns of the sessions that started them.
     for path in sorted(folder.iterdir(), key=lambda each: (each.is_dir(), each.name.startswith("agent-"), each)):
-        if path.is_dir() and not path.is_symlink():
-            yield from _inside(path, format)
-            continue
-        found = formats_of(path, format=format) if path.is_file() else []
-        yield ToImport(path=path, format=found[0]) if len(found) == 1 else path
+        is_link = path.is_symlink()
+        if is_link and leads_out(path, root):
+            yield PassedOver(path=path, why=NOT_FOLLOWED)
+        elif is_link and path.is_dir():
+            yield PassedOver(path=path, why=_TO_A_FOLDER)
+        elif path.is_dir():
+            yield from _inside(path, format, root)
+        else:
+            found = formats_of(path, format=format) if path.is_file() else []
+            is_of_one = len(found) == 1
+            yield ToImport(path=path, format=found[0]) if is_of_one else PassedOver(path=path, why=_OF_NO_FORMAT)
 
 
 def _only_format(path: Path) -> str:

@@ -35,6 +35,7 @@ from xml.sax.saxutils import escape, quoteattr
 from msgspec import Struct
 
 from turnlog.errors import os_reason
+from turnlog.interop.folders import leads_out
 
 BYTES_MAX = 1_000_000
 """The size of the largest file that is embedded by default, in bytes."""
@@ -261,7 +262,7 @@ def _read(name: str, root: Path, origin: Origin, bytes_max: int) -> _File:
 
 def _reason(place: Path, status: os.stat_result, root: Path, bytes_max: int) -> str | None:
     """Return why a file cannot be embedded, if it cannot. A link can be named."""
-    if not place.parent.resolve().is_relative_to(root.resolve()):
+    if leads_out(place.parent, root):
         return _OUTSIDE
     if stat.S_ISLNK(status.st_mode):
         return None

@@ -396,6 +396,21 @@ def test_file_of_a_sub_agent_continues_the_call_in_the_file_of_its_session(
     assert [log.import_claude_code(path).turns_added for path in found] == [0, 0]
 
 
+def test_file_of_a_sub_agent_is_not_looked_up_behind_a_link(tmp_path: Path, log: TurnLog) -> None:
+    """The session that lies beside it may be anybody's, where it is a link out of the folder."""
+    session, agent = Session(), Session()
+    session.user("q")
+    session.fragment("m", agent_call("Look there."))
+    agent.row("user", message={"role": "user", "content": "Look there."}, parent=None, uuid="side", isSidechain=True)
+    for name in ("private", "theirs"):
+        (tmp_path / name).mkdir()
+    private = session.file(tmp_path / "private", name="session-1.jsonl")
+    (tmp_path / "theirs" / "session-1.jsonl").symlink_to(private)
+    log.import_claude_code(private)
+    log.import_claude_code(agent.file(tmp_path / "theirs", name="agent-7.jsonl"))
+    assert turn_of(log, "side").continues == ()
+
+
 def test_what_follows_a_compaction_goes_on_from_what_was_summarized(tmp_path: Path, log: TurnLog) -> None:
     """The row that says so has a logical parent only."""
     session = Session()

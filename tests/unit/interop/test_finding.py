@@ -11,7 +11,8 @@ from tests.cli import transcripts
 from turnlog import TurnLog
 from turnlog.errors import FormatError, NotFoundError
 from turnlog.interop import formats
-from turnlog.interop.finding import TURNLOG, ToImport, find, formats_of
+from turnlog.interop.finding import TURNLOG, PassedOver, ToImport, find, formats_of
+from turnlog.interop.folders import NOT_FOLLOWED, files_in, leads_out
 
 CLAUDE = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
 CODEX = {"type": "response_item", "payload": {"type": "message", "role": "user", "content": "hi"}}
@@ -37,13 +38,42 @@ def test_format_is_found_by_content(folder: Path) -> None:
 
 
 def test_folder_is_all_that_is_in_it(folder: Path) -> None:
-    """And what is of no format is named; links to folders are not followed."""
+    """And what is of no format is named; links to folders of it are not followed: what is there is found already."""
     found = find([folder])
     assert found.files == (
         ToImport(path=folder / "a.jsonl", format="claude-code"),
         ToImport(path=folder / "deep" / "b.jsonl", format="codex"),
     )
-    assert found.passed_over == (folder / "readme.txt", folder / "deep" / "link")
+    assert found.passed_over == (
+        PassedOver(path=folder / "readme.txt", why="it is of no format that can be imported"),
+        PassedOver(path=folder / "deep" / "link", why="a link to a folder in it: what is there is found without it"),
+    )
+
+
+def test_links_out_of_a_folder_are_not_followed_and_told(folder: Path, tmp_path: Path) -> None:
+    """To files and folders, from any depth; links within are followed, and so is the one that was named."""
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "p.jsonl").write_text(json.dumps(CLAUDE))
+    links = {"deep/p.jsonl": tmp_path / "private" / "p.jsonl", "p": tmp_path / "private", "x": tmp_path / "none"}
+    for name, target in links.items():
+        (folder / name).symlink_to(target)
+    (folder / "deep" / "a.jsonl").symlink_to("../a.jsonl")
+    (folder / "loop").symlink_to("loop")
+    (tmp_path / "named").symlink_to(folder)
+    for root in (folder, tmp_path / "named"):
+        found = find([root])
+        assert [str(each.path.relative_to(root)) for each in found.files] == ["a.jsonl", "deep/a.jsonl", "deep/b.jsonl"]
+        told = {str(each.path.relative_to(root)) for each in found.passed_over if each.why == NOT_FOLLOWED}
+        assert told == {*links, "loop"}
+        files, out = files_in(root)
+        assert {str(each.relative_to(root)) for each in out} == told
+        assert [each.name for each in files] == ["a.jsonl", "a.jsonl", "b.jsonl", "readme.txt"]
+    assert find([folder / "deep" / "p.jsonl"]).files[0].format == "claude-code"
+    assert leads_out(folder / "..", folder)
+    for name in ("a.jsonl", "deep/a.jsonl", "deep/b.jsonl"):
+        (folder / name).unlink()
+    with pytest.raises(FormatError, match=r"\('.*' is a link out of the folder, not followed\); nothing"):
+        find([folder])
 
 
 def test_format_that_is_named_is_the_only_one(folder: Path) -> None:

@@ -95,8 +95,8 @@ def import_files(
             _tell(screen, path, report)
 
         _one_by_one(list(named), take)
-    for path in found.passed_over:
-        note(f"passed over {one_line(str(path))}: it is of no format that can be imported")
+    for each in found.passed_over:
+        note(f"passed over {one_line(str(each.path))}: {each.why}")
 
 
 def _command(format: str, what: str) -> None:

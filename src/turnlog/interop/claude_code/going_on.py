@@ -23,6 +23,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
 from turnlog.interop.claude_code.lines import Row
+from turnlog.interop.folders import leads_out
 from turnlog.interop.marked import begins, digest_of, is_text, text_pieces, unmarked
 from turnlog.interop.texts import file_lines
 from turnlog.model.json_text import UNREADABLE
@@ -367,7 +368,7 @@ def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
         return list(rows)
     own = path.absolute()
     files = (*(folder / f"{session}.jsonl" for folder in own.parents[:3]), *sorted(own.parent.glob("agent-*.jsonl")))
-    others = [file for file in files if file != own]
+    others = [file for file in files if file != own and not leads_out(file, file.parent)]
     named = _NAME.fullmatch(path.name)
     agent = rows[first].agent or ("" if named is None else named[1])
     names = [(of, prompt) for of in (session, "") for prompt in prompts]

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError, os_reason
+from turnlog.interop.folders import files_in, told
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.lines import TranscriptImporter
 from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
@@ -74,6 +75,7 @@ class Export:
         path: the zip, the folder or the file.
         names: the names of the files.
         twice: names that several files of a zip have: the last one of each is read.
+        links: a line for each link that leads out of the folder: it is not followed.
         zip: the zip, where it is one.
         taken: names of the files that were read.
     """
@@ -81,6 +83,7 @@ class Export:
     path: Path
     names: Sequence[str]
     twice: Sequence[str] = ()
+    links: Sequence[str] = ()
     zip: ZipFile | None = None
     taken: set[str] = field(default_factory=set[str])
 
@@ -127,10 +130,9 @@ def opened(path: Path) -> Export:
         if path.is_dir():
             # What has its conversations further in is a folder of something else.
             is_export = any(_CONVERSATIONS.search(each.name) for each in path.iterdir())
-            inside = path.rglob("*") if is_export else ()
-            # A link in what came out of an archive may lead to any file of whoever imports it.
-            own = [each for each in inside if each.is_file() and each.resolve().is_relative_to(path.resolve())]
-            return Export(path=path, names=sorted(each.relative_to(path).as_posix() for each in own))
+            files, links = files_in(path) if is_export else ([], [])
+            names = sorted(each.relative_to(path).as_posix() for each in files)
+            return Export(path=path, names=names, links=told(links, path))
         with open_regular(path, FormatError) as file:
             is_zip = file.read(len(_ZIP)) == _ZIP
         if not is_zip:
@@ -182,7 +184,7 @@ class ExportImporter(TranscriptImporter):
 
     def _built(self, export: Export, builder: Builder) -> Transcript:
         place = found = 0
-        why = "it has no conversation"
+        why = export.links[0] if export.links else "it has no conversation"
         for name in export.conversations():
             try:
                 documents = _documents(export.read(name))
@@ -207,6 +209,8 @@ class ExportImporter(TranscriptImporter):
                 self.conversation(given, builder, export)
         if not found:
             raise FormatError(f"{str(export.path)!r} is not a file of {self.name}: {why}; nothing was imported")
+        for link in export.links:
+            builder.problem(0, link)
         for name in export.twice:
             builder.problem(0, f"several files of the export have the name {name!r}: the last one is read")
         left_out = [name for name in export.names if name not in export.taken]

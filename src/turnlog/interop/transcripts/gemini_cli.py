@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Raw
 
 from turnlog.errors import FormatError
+from turnlog.interop.folders import leads_out, told
 from turnlog.interop.marked import begins, text_of
 from turnlog.interop.texts import BOM, RECOGNIZED_LINES, file_bytes, file_lines, split_lines
 from turnlog.interop.transcripts.blocks import tool_result_block, tool_use_block
@@ -90,7 +91,7 @@ class _Family:
         first.make()
         waiting = [
             self._file(each, started, named=True)
-            for each in _sub_files(main, first.session)
+            for each in self._sub_files(main, first.session)
             if _has_lines(file_lines(each))
         ]
         while waiting:
@@ -102,6 +103,17 @@ class _Family:
                 self.builder.problem(0, f"no call names the sub-agent {reader.session!r}: it became a thread")
             reader.make(start)
         return self.builder.done(places=self.places, blank=self.blank)
+
+    def _sub_files(self, main: Path, session: str | None) -> Sequence[Path]:
+        """Return the files of the sub-agents of a session."""
+        if session is None or _folder.fullmatch(session) is None:
+            return []
+        folder = main.parent / session
+        found = [folder] if leads_out(folder, main.parent) else sorted(folder.glob("*.jsonl"))
+        links = [each for each in found if leads_out(each, main.parent)]
+        for link in told(links, main.parent):
+            self.builder.problem(0, link)
+        return [each for each in found if each not in links and each.is_file() and each != main]
 
     def _file(self, path: Path, started: dict[str, int], *, named: bool = False) -> SessionReader:
         """Take the lines of a file, which are numbered on from those before."""
@@ -140,16 +152,13 @@ def _main_file(path: Path) -> Path | None:
         return None
     folder = path.absolute().parent
     for each in sorted(folder.parent.glob(f"session-*-{_escaped(folder.name[:8])}.jsonl")):
-        if each.is_file() and text_of(_header(each).get("sessionId")) == folder.name:
+        if (
+            each.is_file()
+            and not leads_out(each, folder.parent)
+            and text_of(_header(each).get("sessionId")) == folder.name
+        ):
             return each
     return None
-
-
-def _sub_files(main: Path, session: str | None) -> Sequence[Path]:
-    """Return the files of the sub-agents of a session."""
-    if session is None or _folder.fullmatch(session) is None:
-        return []
-    return [each for each in sorted((main.parent / session).glob("*.jsonl")) if each.is_file() and each != main]
 
 
 def _header(path: Path) -> Fields:

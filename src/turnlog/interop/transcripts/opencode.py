@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Raw
 
-from turnlog.errors import FormatError, os_reason
+from turnlog.errors import FormatError
 from turnlog.events.times import time_of
+from turnlog.interop.folders import files_in, told
 from turnlog.interop.marked import begins, is_text, json_as_text, says, text_of, whole
 from turnlog.interop.sqlite_files import no_transcript, tables_of
 from turnlog.interop.texts import BOM, file_bytes
@@ -91,7 +92,10 @@ class OpenCode(TranscriptImporter):
             raise FormatError(f"{str(path)!r} {no_transcript(path)}; nothing was imported")
         reader = _Reader(builder)
         place = 0
-        for name, raw in _texts(path):
+        files, links = files_in(path) if path.is_dir() else ([], [])
+        for link in told(links, path):
+            builder.problem(0, link)
+        for name, raw in _texts(path, files):
             place += 1
             given = builder.text(place, raw)
             if given is not None:
@@ -100,8 +104,9 @@ class OpenCode(TranscriptImporter):
             elif name:
                 builder.problem(place, f"the damaged document is {name!r}")
         if not reader.messages and not reader.sessions:
+            left_out = f" ({told(links, path)[0]})" if links else ""
             raise FormatError(
-                f"{str(path)!r} is not a file of opencode: it has no session or message; nothing was imported"
+                f"{str(path)!r} is not a file of opencode: it has no session or message{left_out}; nothing was imported"
             )
         reader.read()
         return builder.done(places=place)
@@ -129,16 +134,13 @@ def _exported(given: Given) -> Iterator[Given]:
             yield part_of(own, f"parts[{number}]", bytes(part))
 
 
-def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
+def _texts(path: Path, files: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
     if not path.is_dir():
         yield from (("", raw) for raw in documents_of(path))
         return
-    try:
-        names = sorted(each for each in path.rglob("*.json") if each.is_file())
-    except OSError as error:
-        raise FormatError(f"{str(path)!r} cannot be read: {os_reason(error)}; nothing was imported") from error
-    for each in names:
-        yield each.relative_to(path).as_posix(), file_bytes(each)
+    for each in files:
+        if each.name.endswith(".json"):
+            yield each.relative_to(path).as_posix(), file_bytes(each)
 
 
 class _Reader:

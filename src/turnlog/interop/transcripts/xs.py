@@ -19,6 +19,7 @@ from msgspec import Raw
 from turnlog.digest import payload_hash
 from turnlog.errors import ContentError, FormatError, MetaError
 from turnlog.ids import is_id, parse_id, time_of_id
+from turnlog.interop.folders import NOT_FOLLOWED, leads_out
 from turnlog.interop.marked import begins, text_of, whole
 from turnlog.interop.texts import file_bytes, file_lines
 from turnlog.interop.transcripts.blocks import checked_block, native_block, text_block
@@ -49,14 +50,16 @@ class CrossStream(TranscriptImporter):
 
     def recognizes(self, path: Path, beginning: bytes) -> bool:  # noqa: ARG002 - it is a folder
         """Tell whether it is a folder with frames."""
-        return (path / FRAMES).is_file()
+        return (path / FRAMES).is_file() and not leads_out(path / FRAMES, path)
 
     def build(self, path: Path, builder: Builder) -> Transcript:
         """Read an export."""
         folder = path.parent if path.name == FRAMES else path
         if not (folder / FRAMES).is_file():
             raise FormatError(f"{str(path)!r} is no export of cross.stream: it has no {FRAMES}; nothing was imported")
-        reader = _Reader(builder, folder / CONTENTS)
+        if folder == path and leads_out(folder / FRAMES, folder):
+            raise FormatError(f"{str(folder / FRAMES)!r} is {NOT_FOLLOWED}: name it; nothing was imported")
+        reader = _Reader(builder, folder)
         number = blank = 0
         for number, line in enumerate(file_lines(folder / FRAMES), 1):
             if not line.strip():
@@ -69,9 +72,9 @@ class CrossStream(TranscriptImporter):
 class _Reader:
     """Reads frames in their order."""
 
-    def __init__(self, builder: Builder, contents: Path) -> None:
+    def __init__(self, builder: Builder, folder: Path) -> None:
         self._builder = builder
-        self._contents = contents
+        self._folder = folder
         self._turns: dict[str, int] = {}
         """The entries of turns that were read, by id."""
         self._heads: dict[str, str] = {}
@@ -243,12 +246,13 @@ class _Reader:
         if named is None:
             self._builder.problem(frame.place, "a turn without content: kept as an event, it became no turn")
             return None
-        path = self._contents / b64encode(named.encode()).decode()
-        # A link in what came out of an archive may lead to any file of whoever imports it.
-        is_own = len(named) <= _HASH_CHARACTERS_MAX and path.resolve().is_relative_to(self._contents.resolve())
-        if not is_own or not path.is_file():
+        path = self._folder / CONTENTS / b64encode(named.encode()).decode()
+        can_be = len(named) <= _HASH_CHARACTERS_MAX
+        is_link = can_be and leads_out(path, self._folder)
+        if is_link or not can_be or not path.is_file():
+            why = f"{NOT_FOLLOWED}," if is_link else f"not in {CONTENTS}:"
             self._builder.problem(
-                frame.place, f"content {named[:_HASH_CHARACTERS_MAX]!r} is not in {CONTENTS}: kept as an event alone"
+                frame.place, f"content {named[:_HASH_CHARACTERS_MAX]!r} is {why} kept as an event alone"
             )
             return None
         payload = file_bytes(path)

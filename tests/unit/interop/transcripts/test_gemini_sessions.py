@@ -298,3 +298,24 @@ def test_subagent_that_no_call_names_is_a_thread(family: Path) -> None:
     [problem] = report.problems
     assert "no call names the sub-agent 'sub-2'" in problem.what
     assert len(report.roots) == 2
+
+
+def test_subagents_behind_a_link_are_not_followed(family: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Neither a file nor a folder of them that is a link out of the folder of the session; that is told."""
+    private = tmp_path_factory.mktemp("private")
+    main = next(family.glob("session-*.jsonl"))
+    folder = family / "0a1b2c3d-1"
+    folder.rename(private / "agents")
+    for name, links in {
+        "0a1b2c3d-1": [folder],
+        "0a1b2c3d-1/sub-1.jsonl": [folder / "sub-1.jsonl", folder / "sub-0.jsonl"],
+    }.items():
+        if links != [folder]:
+            folder.unlink()
+            folder.mkdir()
+        for link in links:
+            link.symlink_to(private / "agents" / ("" if link == folder else link.name))
+        with TurnLog.open("memory://") as log:
+            report = take(log, "gemini-cli", main)
+            assert threads(log, report.heads) == [["How many?", "Two."]]
+        assert f"{name}: a link out of the folder, not followed" in [each.what for each in report.problems]

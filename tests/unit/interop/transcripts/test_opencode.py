@@ -343,3 +343,22 @@ def test_what_a_call_has_beside_its_answer_is_kept(path: Path) -> None:
             kept = b"".join(transaction.payload(each) or b"" for each in transaction.log())
     for text in (b"kept-1", b"kept-2", b"kept-3"):
         assert text in kept
+
+
+def test_link_out_of_the_folder_is_not_followed(tmp_path: Path) -> None:
+    """What an archive was unpacked to may lead to any file; of a link to a folder nothing is read either."""
+    storage = tmp_path / "storage"
+    for name, record in {
+        "session/p/ses_a.json": session("ses_a"),
+        "message/ses_a/msg_1.json": message("msg_1", "user"),
+        "part/msg_1/prt_01.json": part("prt_01", "msg_1", "text", text="Hi"),
+        "../private/config.json": {"auth": "secret"},
+    }.items():
+        (storage / name).parent.mkdir(parents=True, exist_ok=True)
+        (storage / name).write_text(json.dumps(record))
+    (storage / "session" / "p" / "x.json").symlink_to(tmp_path / "private" / "config.json")
+    (storage / "todo").symlink_to(tmp_path / "private")
+    report, found = check_importing("opencode", storage)
+    assert (found, report.places) == ({("text", "Hi"): 1}, 3)
+    told = [f"{name}: a link out of the folder, not followed" for name in ("session/p/x.json", "todo")]
+    assert report.problems == tuple(Problem(place=0, what=what) for what in told)

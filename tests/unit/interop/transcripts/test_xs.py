@@ -11,6 +11,7 @@ from tests.unit.interop.transcripts.promises import check_erasing, check_importi
 from turnlog import TurnLog
 from turnlog.digest import payload_hash
 from turnlog.errors import FormatError
+from turnlog.interop.finding import formats_of
 from turnlog.interop.transcripts import Problem
 from turnlog.model import Usage
 
@@ -224,4 +225,26 @@ def test_link_out_of_an_export_is_not_followed(tmp_path: Path) -> None:
     content.symlink_to(secret)
     report, found = check_importing("xs", export.folder)
     assert (found, len(report.problems)) == ({}, 1)
-    assert report.problems[0].what.endswith("is not in cas: kept as an event alone")
+    assert report.problems[0].what.endswith("is a link out of the folder, not followed, kept as an event alone")
+    content.unlink()
+    (export.folder / "cas").rmdir()
+    (export.folder / "cas").symlink_to(tmp_path)
+    (tmp_path / content.name).write_bytes(b"hi")
+    assert check_importing("xs", export.folder)[1] == {}
+
+
+def test_frames_that_are_a_link_are_to_be_named(tmp_path: Path) -> None:
+    """A folder whose frames are elsewhere is no export, unless they are named."""
+    frames = tmp_path / "frames"
+    export = Export(tmp_path / "export")
+    export.add(0, b"hi", content_type="text/plain")
+    own = export.folder / "frames.jsonl"
+    own.rename(frames)
+    own.symlink_to(frames)
+    assert formats_of(export.folder) == []
+    with (
+        TurnLog.open("memory://") as log,
+        pytest.raises(FormatError, match="is a link out of the folder, not followed"),
+    ):
+        log.import_transcript("xs", export.folder)
+    assert check_importing("xs", own)[1] == {("text", "hi"): 1}
