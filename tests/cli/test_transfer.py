@@ -309,6 +309,27 @@ class TestTranscripts:
         assert "no line of it is one" in turnlog.refused("import", "codex", folder / "notes.txt")
         assert turnlog.refused("import", folder, "--format", "x").startswith("no format 'x' to import (one of ")
 
+    @pytest.mark.skipif(sys.platform == "darwin", reason="macOS does not limit the memory of a process")
+    def test_file_that_there_is_not_enough_memory_for_is_named(
+        self, turnlog: Command, folder: Path, tmp_path: Path
+    ) -> None:
+        """What was imported before it is in."""
+        large = tmp_path / "conversations.json"
+        with large.open("wb") as file:
+            file.write(b'[{"mapping":{')
+            file.truncate(1_000_000_000)
+        program = "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (900_000_000, 900_000_000)); "
+        program += "from turnlog.cli import main; sys.exit(main())"
+        done = subprocess.run(
+            [sys.executable, "-c", program, "import", folder / "rollout.jsonl", large],
+            capture_output=True,
+            env=turnlog.environment(),
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        what = f"{large}: there is not enough memory to import it (imported before it: {folder / 'rollout.jsonl'})"
+        assert (done.returncode, done.stderr.decode()) == (2, f"turnlog: {what}\n")
+
     def test_export_is_found_by_what_is_in_it(self, other: Command, out: Path, folder: Path) -> None:
         """Alone, and in a folder beside transcripts; again adds nothing."""
         done = other.ok("import", out)

@@ -226,10 +226,11 @@ def _one_by_one(paths: Sequence[Path], take: Callable[[Path], None]) -> None:
     for done, path in enumerate(paths):
         try:
             take(path)
-        except TurnlogError as error:
+        except (TurnlogError, MemoryError) as error:
             before = f" (imported before it: {', '.join(map(_name, paths[:done]))})" if done else ""
             where = _name(path)
-            text = "; ".join([str(error), *getattr(error, "__notes__", ())])
+            said = "there is not enough memory to import it" if isinstance(error, MemoryError) else str(error)
+            text = "; ".join([said, *getattr(error, "__notes__", ())])
             message = text if where in text else f"{where}: {text}"
             raise UsageError(message + before) from error
 

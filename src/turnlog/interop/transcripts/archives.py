@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from zipfile import BadZipFile, LargeZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, LargeZipFile, ZipFile
 
 import msgspec
 from msgspec import Raw
@@ -27,13 +27,12 @@ from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.lines import TranscriptImporter
 from turnlog.interop.transcripts.transcript import Builder, Given, Transcript
 from turnlog.record.files import open_regular
-
-MEMBER_BYTES_MAX = 4 * 1024**3
-"""Files of a zip that are larger are not read: they are none of an export, or made to fill the memory."""
+from turnlog.store import payloads
 
 _BEGINNING_BYTES = 64 * 1024
 _NAMED_MAX = 10
 _CONVERSATIONS = re.compile(r"(?:^|/)conversations(?:[-_]\d+)?\.json$")
+_UNPACK = "unpack the zip, and import its folder"
 _ZIP = b"PK\x03\x04"
 
 _UNREADABLE = (
@@ -91,22 +90,56 @@ class Export:
         """Return what a file has, or the beginning of it.
 
         Raises:
-            FormatError: it cannot be read.
+            FormatError: it cannot be read, or a zip has it and it is larger than a payload can be: it could be made to
+                fill the memory.
         """
         self.taken.add(name)
         if self.zip is None:
-            path = self.path / name if self.path.is_dir() else self.path
+            path = self._place(name)
             if size is None:
                 return file_bytes(path)
             with open_regular(path, FormatError) as file:
                 return file.read(size)
         try:
-            if size is None and self.zip.getinfo(name).file_size > MEMBER_BYTES_MAX:
-                raise FormatError(f"{name!r} in {str(self.path)!r} is too large")
-            with self.zip.open(name) as member:
-                return member.read() if size is None else member.read(size)
+            return self._unpacked(self.zip, name, size)
         except _UNREADABLE as error:
             raise FormatError(f"{name!r} in {str(self.path)!r} cannot be read: {str(error).lower()}") from error
+
+    def document(self, name: str) -> bytes:
+        """Return what a file has that is to be a document of a turn.
+
+        Raises:
+            FormatError: it cannot be read, or in base64 it would be larger than a payload can be.
+        """
+        self.taken.add(name)
+        bytes_max = payloads.PAYLOAD_BYTES_MAX // 4 * 3
+        try:
+            size = self._place(name).stat().st_size if self.zip is None else self.zip.getinfo(name).file_size
+        except OSError as error:
+            raise FormatError(f"{name!r} in {str(self.path)!r} cannot be read: {os_reason(error)}") from error
+        if size > bytes_max:
+            raise FormatError(self._too_large(name, size, bytes_max))
+        return self.read(name)
+
+    def _place(self, name: str) -> Path:
+        return self.path / name if self.path.is_dir() else self.path
+
+    def _unpacked(self, zipped: ZipFile, name: str, size: int | None) -> bytes:
+        """Return what a file of a zip has, or the beginning of it.
+
+        It is inflated no further than the directory of the zip says, which can be a lie, and so the memory is bounded.
+        """
+        member = zipped.getinfo(name)
+        if member.compress_type not in (ZIP_STORED, ZIP_DEFLATED):
+            # Others are inflated as far as it goes.
+            raise FormatError(f"{name!r} in {str(self.path)!r} is packed as in no export: {_UNPACK}")
+        if size is None and member.file_size > payloads.PAYLOAD_BYTES_MAX:
+            raise FormatError(f"{self._too_large(name, member.file_size, payloads.PAYLOAD_BYTES_MAX)}: {_UNPACK}")
+        with zipped.open(member) as file:
+            return file.read(member.file_size + 1 if size is None else size)
+
+    def _too_large(self, name: str, size: int, bytes_max: int) -> str:
+        return f"{name!r} in {str(self.path)!r} has {size:,} bytes, more than the limit of {bytes_max:,}"
 
     def conversations(self) -> list[str]:
         """Return the names of the files that conversations stand in."""

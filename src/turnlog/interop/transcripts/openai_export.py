@@ -265,7 +265,7 @@ class _Node:
             return None
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
         try:
-            data = b64encode(self._export.read(name)).decode()
+            data = b64encode(self._export.document(name)).decode()
         except FormatError as error:
             self._builder.problem(self._conversation.given.place, f"{error}: it was left out")
             return None

@@ -2,12 +2,13 @@
 
 import json
 import tempfile
+import tracemalloc
 import warnings
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_BZIP2, ZIP_DEFLATED, ZIP_LZMA, ZIP_STORED, ZipFile, ZipInfo
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +18,11 @@ from tests.unit.interop.transcripts import test_anthropic_export, test_openai_ex
 from tests.unit.interop.transcripts.damage import Sample, damaged, one
 from tests.unit.interop.transcripts.promises import check_damaged, check_importing
 
-from turnlog.errors import TurnlogError
+from turnlog import TurnLog
+from turnlog.errors import FormatError, TurnlogError
 from turnlog.interop.finding import find, formats_of
 from turnlog.interop.transcripts import Problem
+from turnlog.store import payloads
 
 EXAMPLES = 5000 if SOAK else 40
 Files = Mapping[str, bytes]
@@ -159,6 +162,80 @@ def test_one_file_that_cannot_be_read_does_not_lose_the_rest(tmp_path: Path) -> 
     told = [problem.what.partition(" in ")[0] for problem in report.problems]
     assert {"'images/file-A1-cat.png'", "'conversations-2.json'"} < {*told}
     assert [kind for kind, *_ in found if kind in ("native", "document")] == ["native"]
+
+
+@pytest.mark.parametrize("packed", ["zip", "folder"])
+def test_document_that_no_payload_has_room_for_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: str
+) -> None:
+    """The rest goes in. It is not read: a small zip can have as much of it as fills the memory."""
+    monkeypatch.setattr(payloads, "PAYLOAD_BYTES_MAX", 400_000)
+    files = {**EXPORTS["openai-export"](), "images/file-A1-cat.png": bytes(300_001)}
+    if packed == "zip":
+        path = one("openai-export", _zipped([*files.items()], ZIP_DEFLATED), "export.zip").write(tmp_path)
+        assert path.stat().st_size < 10_000
+    else:
+        path = Sample(format="openai-export", files=files, named=".").write(tmp_path / "export")
+    report, found = check_importing("openai-export", path)
+    assert [kind for kind, *_ in found if kind in ("native", "document")] == ["native"]
+    what = (
+        f"'images/file-A1-cat.png' in {str(path)!r} has 300,001 bytes, more than the limit of 300,000: it was left out"
+    )
+    assert Problem(place=2, what=what) in report.problems
+
+
+def test_conversations_that_are_larger_than_a_payload_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a zip, which says what to do; its folder is read."""
+    monkeypatch.setattr(payloads, "PAYLOAD_BYTES_MAX", 500_000)
+    sound = test_openai_export.written(test_openai_export.conversation(test_openai_export.NODES))
+    files = [("conversations.json", sound), ("conversations-2.json", sound.replace(b"c-1", b"c-2") + b" " * 500_000)]
+    path = one("openai-export", _zipped(files, ZIP_DEFLATED), "export.zip").write(tmp_path)
+    size = len(files[1][1])
+    what = (
+        f"'conversations-2.json' in {str(path)!r} has {size:,} bytes, more than the limit of 500,000: unpack the zip, "
+    )
+    report, _ = check_importing("openai-export", path)
+    assert report.sessions == ("c-1",)
+    assert Problem(place=2, what=f"{what}and import its folder: it was left out") in report.problems
+    folder = Sample(format="openai-export", files=dict(files), named=".").write(tmp_path / "export")
+    assert check_importing("openai-export", folder)[0].sessions == ("c-2", "c-1")
+    path.write_bytes(_zipped([("conversations.json", files[1][1])], ZIP_DEFLATED))
+    with (
+        TurnLog.open("memory://") as log,
+        pytest.raises(FormatError, match=r"more than the limit.*nothing was imported"),
+    ):
+        log.import_transcript("openai-export", path)
+
+
+def test_size_that_is_a_lie_is_told(tmp_path: Path) -> None:
+    """No more is unpacked than the directory of a zip says."""
+    size = 40 * 1024 * 1024
+    files = {**EXPORTS["openai-export"](), "images/file-A1-cat.png": bytes(size)}
+    content = _zipped([*files.items()], ZIP_DEFLATED)
+    at = content.rindex(size.to_bytes(4, "little"))
+    path = tmp_path / "export.zip"
+    path.write_bytes(content[:at] + (1000).to_bytes(4, "little") + content[at + 4 :])
+    tracemalloc.start()
+    report, _ = check_importing("openai-export", path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < size // 4
+    assert any("'images/file-A1-cat.png' in" in each.what and "bad crc-32" in each.what for each in report.problems)
+
+
+@pytest.mark.parametrize("compression", [ZIP_BZIP2, ZIP_LZMA])
+def test_zip_that_is_packed_as_in_no_export_is_refused(tmp_path: Path, compression: int) -> None:
+    """What these have is unpacked as a whole, however large it is."""
+    path = tmp_path / "export.zip"
+    path.write_bytes(_zipped([*EXPORTS["openai-export"]().items()], compression))
+    assert formats_of(path) == []
+    with (
+        TurnLog.open("memory://") as log,
+        pytest.raises(FormatError, match="as in no export: unpack the zip, and import"),
+    ):
+        log.import_transcript("openai-export", path)
 
 
 def test_name_that_several_members_have_is_told(tmp_path: Path) -> None:
