@@ -10,7 +10,7 @@
 - The **summaries** that were written from it: those of runs that end with the turn or with what grows from it; and the
   turns of models that these summaries are the text of.
 - The **lines** of an imported transcript that became the turn or belong to it, those that name one of its lines, and
-  those of the same session that say again what the turn says.
+  those of the same session that say again what the turn says, or what the session is about: its title, its summary.
 - Where all of a thread or of a subject goes, the **bookmark events** that name its bookmarks.
 - Where all of a subject goes, the **holds** that were set on it, and what released them.
 
@@ -25,7 +25,7 @@ from typing import Literal
 from unicodedata import normalize
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from turnlog.errors import CorruptionError
 from turnlog.events import (
@@ -70,8 +70,17 @@ _NO_TEXT = frozenset(
 )
 """Fields of content and of lines whose values name things, and say nothing."""
 
+_OF_A_SESSION = frozenset(
+    ("session", "conversation", "conversations", "update", "summary", "title", "ai-title", "custom-title")
+)
+"""Kinds of lines that say something of a session as a whole."""
+
+_ABOUT = ("title", "summary", "name", "aiTitle", "customTitle")
+"""Fields of such a line that say what the session is about."""
+
 _BLANKS = {point: " " for point in range(0x3001) if chr(point).isspace()}
 
+_fields = msgspec.json.Decoder(dict[str, Raw])
 _UUID = re.compile(rb"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -316,9 +325,13 @@ class Targets:
         turn = line.header.cited("turn")
         if turn in self.turns:
             return True
-        if line.unreadable or (turn is not None and turn not in self._before):
+        if line.unreadable:
             return False
         meta = _line(line)
+        if meta.get("session") in self._sessions and _says_what_about(transaction, line):
+            return True
+        if turn is not None and turn not in self._before:
+            return False
         payload = transaction.payload(line) or b""
         if turn is None:
             if self._wanted.scope != "turn" and meta.get("session") in self._sessions:
@@ -347,6 +360,19 @@ class Targets:
 def _is_claim(by: Recorded, of: Recorded | None) -> bool:
     """Tell whether it is somebody else who says something of an event of this log: that takes nothing away here."""
     return by.arrival == Arrival.GUEST and of is not None and of.arrival != Arrival.GUEST
+
+
+def _says_what_about(transaction: ReadTransaction, line: Recorded) -> bool:
+    """Tell whether a line of a session says what all of it is about, in whatever turn that was said."""
+    if line.header.topic.partition(".")[2] not in _OF_A_SESSION:
+        return False
+    try:
+        said = _fields.decode(transaction.payload(line) or b"")
+        changed = said.get("$set")  # as Gemini CLI writes it
+        told = said if changed is None else _fields.decode(changed)
+    except msgspec.DecodeError:
+        return False
+    return any(bytes(told.get(name, b""))[:1] == b'"' and bytes(told[name]) != b'""' for name in _ABOUT)
 
 
 def _even(text: str) -> str:

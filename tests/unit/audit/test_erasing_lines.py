@@ -99,3 +99,73 @@ def test_prompt_with_other_line_breaks_is_the_same(log: TurnLog, tmp_path: Path,
     report = log.erase(turn=turn, reason="asked")
     assert left(log) == []
     assert len(report.lines) == 3
+
+
+WHEN = "2026-01-01T00:00:00Z"
+TITLED: dict[str, list[dict[str, Any]]] = {
+    "gemini-cli": [
+        {"sessionId": "s1", "projectHash": "x", "startTime": WHEN, "kind": "main"},
+        {"id": "1", "timestamp": WHEN, "type": "user", "content": [{"text": "My back hurts"}]},
+        {"id": "2", "timestamp": WHEN, "type": "gemini", "content": "Since when?"},
+        {"$set": {"lastUpdated": WHEN, "summary": ""}},
+        {"id": "3", "timestamp": WHEN, "type": "user", "content": [{"text": "Today"}]},
+        {"$set": {"summary": "KELLERX asks about a back"}},
+    ],
+    "anthropic-export": [
+        {
+            "uuid": "c",
+            "name": "KELLERX",
+            "chat_messages": [
+                {"uuid": "1", "sender": "human", "text": "My back hurts"},
+                {"uuid": "2", "sender": "assistant", "text": "Since when?"},
+                {"uuid": "3", "sender": "human", "text": "Today"},
+            ],
+        }
+    ],
+    "claude-code": [
+        line(1, "user", message={"role": "user", "content": "My back hurts"}),
+        line(2, "user", message={"role": "user", "content": "Since today"}),
+        {"type": "ai-title", "aiTitle": "KELLERX and a back", "sessionId": SESSION},
+    ],
+    "opencode": [
+        {"id": "ses_1", "slug": "s", "version": "1", "projectID": "p", "title": "KELLERX", "time": {"created": 1}},
+        {"id": "msg_1", "sessionID": "ses_1", "role": "user", "time": {"created": 1}},
+        {"id": "prt_1", "messageID": "msg_1", "sessionID": "ses_1", "type": "text", "text": "My back hurts"},
+        {"id": "msg_2", "sessionID": "ses_1", "role": "user", "time": {"created": 2}},
+        {"id": "prt_2", "messageID": "msg_2", "sessionID": "ses_1", "type": "text", "text": "Since today"},
+    ],
+}
+
+
+@pytest.mark.parametrize("format", TITLED)
+def test_what_a_session_is_about_goes_with_any_turn_of_it(tmp_path: Path, format: str) -> None:
+    """Its title or summary may come from each. What else is told of the session stays, and an import adds nothing."""
+    path = tmp_path / "session.jsonl"
+    documents = [TITLED[format]] if format == "anthropic-export" else TITLED[format]
+    path.write_text("".join(json.dumps(each) + "\n" for each in documents))
+    for number in (0, -1):
+        with TurnLog.open("memory://") as log:
+            log.import_transcript(format, path)
+            turns = [event.header.id for event in log.events(topics="gpt.turn")]
+            assert (len(turns) > 1, len(left(log))) == (True, 1)
+            report = log.erase(turn=turns[number], reason="asked")
+            assert (left(log), report.turns) == ([], (turns[number],))
+            updates = [event.erased for event in log.events(topics="gemini-cli.update")]
+            assert updates == ([False, True] if format == "gemini-cli" else [])
+            again = log.import_transcript(format, path)
+            assert (again.turns_added, again.events_added, left(log)) == (0, 0, [])
+
+
+def test_title_of_another_session_stays(tmp_path: Path) -> None:
+    """It is none of the turn."""
+    lines = [
+        *TITLED["opencode"],
+        *(json.loads(json.dumps(each).replace("_1", "_9")) for each in TITLED["opencode"][:3]),
+    ]
+    path = tmp_path / "session.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    with TurnLog.open("memory://") as log:
+        log.import_transcript("opencode", path)
+        assert len(left(log)) == 2
+        log.erase(turn=next(iter(log.events(topics="gpt.turn"))).header.id, reason="asked")
+        assert len(left(log)) == 1
