@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from tests.cli.command import Command
 from tests.cli.terminal import Terminal
 
+from turnlog import TurnLog
 from turnlog.cli.output import Piece, Screen
 
 ID = "03hama1vck24r9pdgzb7b2ra1"
@@ -86,3 +87,29 @@ def test_what_a_command_has_done_is_told_whole(turnlog: Command, tmp_path: Path,
 def test_a_page_is_laid_out_in_any_width(turnlog: Command, columns: str, arguments: tuple[str, ...]) -> None:
     """Also where the system says that there is next to none."""
     assert turnlog.ok(*arguments, COLUMNS=columns).text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("tail", "--content"),
+        ("show", "main", "--json"),
+        ("context", "main", "--json"),
+        ("export",),
+        ("export", "main", "--format", "openai"),
+        ("export", "main", "--format", "markdown"),
+    ],
+    ids=" ".join,
+)
+def test_json_commands_no_terminal(turnlog: Command, command: tuple[str, ...]) -> None:
+    """It says the same there; a file or a pipe gets it as it is recorded."""
+    hostile = "a\x9b2Jb\x9d52;c;eA==\x9cc\u202ed"
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn(hostile, bookmark="main")
+    with Terminal(turnlog, *command) as terminal:
+        shown, status = terminal.end()
+    assert status == 0
+    assert {each for each in shown if not each.isprintable()} <= {"\n", "\x1b"}
+    if len(command) > 1 and command[-1] != "markdown":
+        assert "a\\u009b2Jb\\u009d52;c;eA==\\u009cc\\u202ed" in shown
+        assert hostile in turnlog.ok(*command).text

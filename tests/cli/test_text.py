@@ -1,5 +1,6 @@
 """Text made safe and short for a terminal."""
 
+import json
 import sys
 import unicodedata
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from turnlog.cli.text import (
     first_line,
     first_lines,
     fit,
+    json_printable,
     line_pieces,
     marked,
     on_line,
@@ -47,6 +49,17 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 def test_control_characters_are_spelled_out(text: str, expected: str) -> None:
     """No text that was recorded can command a terminal; other scripts stay as they are."""
     assert printable(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["a\x7fb\x9b2J\x9d52;c", "a\u202eb\u2028\ufeff", "ok\U000e0072", "é 漢 👍\n", '"\\u001b"']
+)
+def test_json_is_spelled_out_so_that_it_says_the_same(text: str) -> None:
+    """As far as JSON has escapes: outside of strings there is nothing to spell."""
+    whole = json.dumps([text], ensure_ascii=False)
+    spelled = json_printable(whole)
+    assert json.loads(spelled) == [text]
+    assert printable(spelled) == spelled
 
 
 def test_what_is_decided_on_has_nothing_unseen() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import select
 import sys
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from threading import Thread
-from typing import BinaryIO, TextIO
+from typing import BinaryIO, TextIO, cast
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +18,7 @@ from rich.cells import cell_len
 
 from turnlog.cli.failures import UntoldError, UsageError
 from turnlog.cli.first_sign import erase_first_sign
-from turnlog.cli.text import fit, line_pieces, on_line, pad, printable
+from turnlog.cli.text import fit, json_printable, line_pieces, on_line, pad, printable
 from turnlog.errors import os_reason
 from turnlog.ids import ID_CHARACTERS
 from turnlog.model.binary_files import whole_writes
@@ -242,6 +243,29 @@ def binary_output() -> BinaryIO:
     return whole_writes(sys.stdout.buffer)  # which has no buffer where PYTHONUNBUFFERED says so
 
 
+def json_output() -> BinaryIO:
+    """Return standard output for JSON. What would command a terminal is spelled out there, which says the same."""
+    output = whole_writes(sys.stdout.buffer)
+    return cast("BinaryIO", _Spelling(output)) if sys.stdout.isatty() else output
+
+
+class _Spelling:
+    """What is written as JSON for a terminal."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
+
+    def write(self, content: bytes | bytearray | memoryview) -> int:
+        text = json_printable(self._decoder.decode(bytes(content)))
+        self._file.write(text.encode(errors="surrogateescape"))
+        return len(content)
+
+    def writelines(self, lines: Iterable[bytes | bytearray | memoryview]) -> None:
+        for line in lines:
+            self.write(line)
+
+
 def write_json(value: object) -> None:
     """Print one JSON value on a line."""
     write_json_text(msgspec.json.encode(value))
@@ -249,7 +273,7 @@ def write_json(value: object) -> None:
 
 def write_json_text(*pieces: bytes | memoryview) -> None:
     """Print JSON text, which may come in pieces, on a line. It is not copied for that: it may be large."""
-    output = whole_writes(sys.stdout.buffer)
+    output = json_output()
     output.writelines(pieces)
     output.write(b"\n")
 

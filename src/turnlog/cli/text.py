@@ -57,6 +57,11 @@ def printable(text: str) -> str:
     return _CONTROLS.sub(_spelled, text.replace("\r\n", "\n"))
 
 
+def json_printable(text: str) -> str:
+    r"""Return JSON whose control characters are spelled out as JSON has them (`\u009b`): it says the same."""
+    return _CONTROLS.sub(_spelled_in_json, text)
+
+
 def line_pieces(texts: Iterable[str]) -> Iterator[str]:
     """Iterate over a text, which comes in pieces, in ones that end with a line feed unless a line is longer."""
     rest = ""
@@ -75,6 +80,11 @@ def line_pieces(texts: Iterable[str]) -> Iterator[str]:
 def to_decide_on(text: str) -> str:
     """Return printable text in which nothing is unseen, for a person who is to say yes or no to what it does."""
     return _UNSEEN.sub(_spelled, printable(text))
+
+
+def _spelled_in_json(found: re.Match[str]) -> str:
+    units = found.group().encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 
 def _spelled(found: re.Match[str]) -> str:

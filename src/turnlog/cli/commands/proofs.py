@@ -27,7 +27,7 @@ from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence_page import record_of
 from turnlog.cli.failures import EXIT_DAMAGE, UsageError, error_line
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, go_on_unheard, telling, write_json
+from turnlog.cli.output import Screen, go_on_unheard, json_output, telling, write_json
 from turnlog.cli.proving import (
     CheckpointFile,
     Withhold,
@@ -45,7 +45,6 @@ from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
 from turnlog.events.times import time_of
-from turnlog.model.binary_files import whole_writes
 from turnlog.model.json_text import minify
 from turnlog.model.pieces import check_utf8
 
@@ -163,7 +162,7 @@ def _write_parts(proof: ProofParts, report: ProofReport, common: Common, *, show
         if "payload" in event.shown and parts.payload is not None
     }
     if common.json:
-        whole_writes(sys.stdout.buffer).writelines(_json_pieces(report, payloads if show else {}))
+        json_output().writelines(_json_pieces(report, payloads if show else {}))
         return
     screen = Screen.of_stdout()
     _write_proof(screen, report)

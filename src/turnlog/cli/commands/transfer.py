@@ -15,7 +15,7 @@ from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
 from turnlog.cli.filters import ExportChoice, is_one_of
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import Screen, binary_output, note, noting, telling, write_json
+from turnlog.cli.output import Screen, check_output, json_output, note, noting, telling, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.redaction import counted, redaction_hooks
 from turnlog.cli.registers import write_register
@@ -378,7 +378,8 @@ def export(
 def _export_as(form: str, headish: str, output: Path | None, common: Common, *, force: bool) -> None:
     with noting() as done, common.open() as log:
         if output is None or _is_standard(output):
-            _exported(log, headish, form).write(binary_output())
+            check_output()
+            _exported(log, headish, form).write(json_output())
             sys.stdout.flush()
             return
         with new_file(output, common, force=force) as file:
@@ -430,8 +431,9 @@ def _part(log: TurnLog, headish: str | None, which: ExportChoice, *, ancestry: b
 
 
 def _export_to_stdout(write: Callable[[BinaryIO], int]) -> None:
+    check_output()
     try:
-        write(binary_output())
+        write(json_output())
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise UsageError("standard output was closed before the export was whole") from error
