@@ -153,11 +153,14 @@ class UsageSum(Struct, frozen=True, kw_only=True):
     Attributes:
         key: what they have in common: a day (ISO 8601, UTC), a model, … None for those that have none.
         replies: number of replies.
+        untold: number of those that do not say what they took: a call that failed, a transcript without counts. They
+            count as nothing.
         usage: tokens.
     """
 
     key: str | None
     replies: int
+    untold: int
     usage: Usage
 
 
@@ -247,11 +250,13 @@ class UsageView:
         return self._db.execute(statement, values).fetchall()
 
     def _sum(self, key: str | None, row: Sequence[Any]) -> UsageSum:
-        replies, *tokens = row
-        return UsageSum(key=key, replies=replies, usage=Usage(**dict[str, int](zip(_TOKENS, tokens, strict=True))))
+        replies, untold, *tokens = row
+        usage = Usage(**dict[str, int](zip(_TOKENS, tokens, strict=True)))
+        return UsageSum(key=key, replies=replies, untold=untold, usage=usage)
 
 
-_SUMS = "COUNT(*), " + ", ".join(f"CAST(COALESCE(SUM({name}), 0) AS BIGINT)" for name in _TOKENS)
+_UNTOLD = f"CASE WHEN {' AND '.join(f'{name} = 0' for name in _TOKENS)} THEN 1 ELSE 0 END"
+_SUMS = "COUNT(*), " + ", ".join(f"CAST(COALESCE(SUM({each}), 0) AS BIGINT)" for each in (_UNTOLD, *_TOKENS))
 
 _CALLS = "SELECT MAX(position) FROM tool_calls WHERE call = r.call"
 _ANSWERS = (

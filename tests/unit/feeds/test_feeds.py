@@ -629,12 +629,13 @@ def test_usage_adds_up(log: TurnLog) -> None:
         start = {"continues": name} if name in heads else {"bookmark": name}
         run(log, Scripted(say("Done.", tokens=tokens)), **start)
     today = datetime.now(UTC).date().isoformat()
-    everything = UsageSum(key=None, replies=3, usage=Usage(output_tokens=22))
+    run(log, Scripted(say("Done.", tokens=0)), continues="other")
+    everything = UsageSum(key=None, replies=4, untold=1, usage=Usage(output_tokens=22))
     assert log.feeds.total_usage() == everything
     for by, key in (("day", today), ("model", "scripted-1"), ("provider", "scripted")):
         [each] = log.feeds.usage(by)
-        assert (each.key, each.replies, each.usage) == (key, 3, everything.usage)
-    expected = {"main": (2, 15), "other": (1, 7)}
+        assert (each.key, each.replies, each.untold, each.usage) == (key, 4, 1, everything.usage)
+    expected = {"main": (2, 15), "other": (2, 7)}
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("bookmark")} == expected
     roots = {log.ancestry(name)[0].id: sums for name, sums in expected.items()}
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("thread")} == roots

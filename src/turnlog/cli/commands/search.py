@@ -114,7 +114,7 @@ def usage(
     if tools and by is not None:
         raise UsageError("usage: --by sums tokens, and --tools counts calls: give one of them")
     key = by or "day"
-    screen, sealed = Screen.of_stdout(), False
+    screen, sealed, untold = Screen.of_stdout(), False, (0, 0)
     with common.open() as log, progress_bar("counting") as progress:
         if tools:
             sums = log.feeds.tools(progress=progress)
@@ -128,13 +128,17 @@ def usage(
             threads = [log.turn(name) for name in names] if key == "thread" else []
             short = shown_ids(log, threads, screen)
             rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
-            rows += [_row(log.feeds.total_usage(), "all")] if len(sums) > 1 else []
+            total = log.feeds.total_usage()
+            rows += [_row(total, "all")] if len(sums) > 1 else []
+            untold = (total.untold, total.replies)
             head = [key, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
     if sealed:
         note("calls in sealed turns are not counted: what is sealed is not indexed")
     if common.json:
         write_json_lines(sums)
         return
+    if untold[0]:
+        note("replies that do not say what they took count as 0: {:,} of {:,}".format(*untold))
     if not sums:
         if not sealed:
             note("no tools were called yet" if tools else "no replies of models yet")
