@@ -216,8 +216,29 @@ def test_forgetting_a_feed_tells_that_erasures_do_not_reach_its_folder(
     )
     turnlog.ok("erase", "--turn", "main", "--reason", "asked", "--yes")
     assert [line["erased"] for line in lines(tmp_path / "out")] == [False, False]
-    turnlog.ok("feed", "jsonl", tmp_path / "out", "--name", "again")
+    done = turnlog("feed", "jsonl", tmp_path / "out", "--name", "again")
+    begins = "has events up to global position 2: feed 'again' begins behind them"
+    assert (done.status, done.stderr) == (0, f"turnlog: jsonl '{tmp_path}/out' {begins}\n")
     assert [line["erased"] for line in lines(tmp_path / "out")] == [False, True, False]
+    turnlog.ok("feed", "jsonl", tmp_path / "out", "--name", "again")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_folder_of_another_feed_is_refused(turnlog: Command, tmp_path: Path, kind: str) -> None:
+    """By whatever path: what is below its end would not be delivered. It is said what to do."""
+    turnlog.ok("add", "one", "--bookmark", "main")
+    turnlog.ok("bookmarks", "set", "aside", "main")
+    turnlog.ok("feed", kind, tmp_path / "out", "--name", "the books", "--topic", "gpt.bookmark")
+    (tmp_path / "link").symlink_to("out")
+    for folder in ("out", "link"):
+        said = turnlog.refused("feed", kind, tmp_path / folder, "--name", "turns", "--topic", "gpt.turn")
+        assert said == (
+            f"feed 'the books' fills '{tmp_path}/out', and feed 'turns' would begin where that one ends: give it a "
+            "folder of its own, or first forget that one with `turnlog feeds remove 'the books'`"
+        )
+    assert [feed["name"] for feed in turnlog.ok("feeds", "--json").json_lines] == ["the books"]
+    other = turnlog.ok("feed", kind, tmp_path / "other", "--name", "turns", "--topic", "gpt.turn")
+    assert other.text == "turns  to 3  1 delivered  up to date\n"
 
 
 def test_feed_that_cannot_begin_is_not_listed(turnlog: Command, tmp_path: Path) -> None:

@@ -261,7 +261,8 @@ class Feeds:
             name: the feed's name; by default the kind and the destination of the sink.
             topics: only events of these topics; empty for those that the sink wants, which are all but for few sinks.
                 A sink that cannot take back what was erased is delivered erasures as well.
-            after: where a new feed begins: only events above this global position.
+            after: where a new feed begins: only events above this global position; in a folder that has files, only
+                those behind these, too. One feed alone fills a folder.
             public: deliver no content and no private metadata: only what stays for ever of an event.
             unseal: deliver what is sealed, too, where its key is here. Else it goes as somebody sees it without keys.
             batch: how many events are delivered together at most; by default as the sink likes it.

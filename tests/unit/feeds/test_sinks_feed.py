@@ -541,8 +541,13 @@ def test_feed_runs_once_at_a_time(filed: TurnLog, tmp_path: Path) -> None:
             pytest.raises(ConflictError, match="running already"),
         ):
             same.feeds.feed(JSONLines(tmp_path / "lines")).run()
-        with pytest.raises(SinkError, match="another feed fills this folder"):
+        with pytest.raises(ConflictError, match="a folder of its own"):
             filed.feeds.feed(JSONLines(tmp_path / "lines"), name="other").run()
+        with (
+            TurnLog.open(f"sqlite:///{tmp_path}/other.db") as other,
+            pytest.raises(SinkError, match="another feed fills this folder"),
+        ):
+            other.feeds.feed(JSONLines(tmp_path / "lines")).run()
         with pytest.raises(ConflictError, match="running already"):
             filed.feeds.remove(feed.name)
         seen.append(status.running)

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, SinkError, StoreCutError
-from turnlog.feeds.sinks import Batch, FeedState, FeedStates, JSONLines, ParquetFiles
+from turnlog.feeds.sinks import Batch, FeedState, FeedStates, JSONLines, ParquetFiles, Place
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
-from turnlog.store import files, open_store
+from turnlog.store import Store, files, open_store
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -183,6 +183,54 @@ def test_folder_lacks_nothing_where_nothing_was_wanted(filed: TurnLog, folder: P
     filed.feeds.move("out", 4)
     filed.feeds.feed(JSONLines(folder), name="out").run(on_back=told.append)
     assert (told, positions(folder)) == ([], [2, 5])
+
+
+@pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
+def test_feed_that_finds_files_says_where_it_begins(
+    filed: TurnLog, folder: Path, kind: type[JSONLines] | type[ParquetFiles]
+) -> None:
+    """Once, and not where it was to begin further on anyway."""
+    fill(filed, 2)
+    told: list[str] = []
+    for name, after in (("first", 0), ("second", 0), ("third", 4)):
+        for _ in range(2):
+            filed.feeds.feed(kind(folder), name=name, after=after).run(on_back=told.append)
+        filed.feeds.remove(name)
+        fill(filed, 1)
+    begins = "has events up to global position 3: feed 'second' begins behind them"
+    assert told == [f"{kind.kind} {str(folder)!r} {begins}"]
+    assert [row["global_position"] for row in rows(folder)] == [1, 2, 3, 4, 5]
+
+
+def test_two_feeds_of_one_folder_are_refused_until_one_is_forgotten(
+    filed: TurnLog, folder: Path, tmp_path: Path
+) -> None:
+    """As an earlier version has let them begin. Erasures reach the folder all the same."""
+    ids = fill(filed, 2)
+    filed.feeds.feed(JSONLines(folder), name="one").run()
+    states = FeedStates(tmp_path / "log.db-feeds")
+    states.save(replace(states.all()[0], name="two"))
+    for name, other in (("one", "two"), ("two", "one")):
+        with pytest.raises(ConflictError, match=f"feed '{other}' fills "):
+            filed.feeds.feed(JSONLines(folder), name=name).run()
+    assert filed.erase(turn=ids[0], reason="asked").remains is None
+    assert [line["erased"] for line in lines(folder)] == [False, True, False]
+    filed.feeds.remove("two")
+    assert filed.feeds.feed(JSONLines(folder), name="one").run().lag == 0
+
+
+def test_feed_that_has_begun_in_the_same_folder_meanwhile_is_seen(filed: TurnLog, folder: Path) -> None:
+    """It has delivered between a look and the opening of the folder."""
+
+    class Late(JSONLines):
+        def open(self, store: Store) -> Place | None:
+            filed.feeds.feed(JSONLines(folder), name="first").run()
+            return super().open(store)
+
+    fill(filed, 1)
+    with pytest.raises(ConflictError, match="feed 'first' fills"):
+        filed.feeds.feed(Late(folder), name="second").run()
+    assert [feed.name for feed in filed.feeds.all()] == ["first"]
 
 
 def test_long_torn_line_is_cut_off(filed: TurnLog, folder: Path) -> None:

@@ -367,8 +367,11 @@ def test_folder_may_be_taken_away_while_it_follows(filed: TurnLog, folder: Path)
         folder.rename(folder.with_name("away"))
         filed.add_turn("two")
         assert caught_up.acquire(timeout=30)
-        with pytest.raises(SinkError, match="another feed fills this folder"):
-            filed.feeds.feed(ParquetFiles(folder), name="other").run()
+        with (
+            TurnLog.open(f"sqlite:///{folder}.db") as other,
+            pytest.raises(SinkError, match="another feed fills this folder"),
+        ):
+            other.feeds.feed(ParquetFiles(folder)).run()
     finally:
         feed.stop()
         thread.join(30)

@@ -30,6 +30,7 @@ from turnlog.errors import (
     TurnlogError,
 )
 from turnlog.events.times import time_of
+from turnlog.feeds.sinks.beginning import check_alone
 from turnlog.feeds.sinks.interface import Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FORGOTTEN, FeedState, FeedStates
@@ -52,7 +53,8 @@ Progress = Callable[[int, int], None]
 """Called after each batch with the global position that was reached, and where the log ends."""
 
 OnBack = Callable[[str], None]
-"""Called with one line where the destination lacks what it had, and the feed goes back to deliver that again."""
+"""Called with one line where a feed goes on from where its destination ends: back, if that lacks what it had; behind
+what a feed that begins finds there."""
 
 
 class FeedStatus(Struct, frozen=True, kw_only=True):
@@ -143,18 +145,18 @@ class Feed:
         Args:
             progress: told after each batch.
             on_retry: told of what failed and will be tried again.
-            on_back: told that the destination lacks what it had.
+            on_back: told that the destination lacks what it had, or, by a feed that begins, has something already.
 
         Raises:
-            ConflictError: the feed is running already, or its name is that of another one.
+            ConflictError: the feed is running already, its name is that of another, or another fills its folder.
             SinkError: the destination refuses, or did not answer for as long as is tried. What was delivered stays.
             MissingPackageError: the package that speaks to the destination is not installed.
             StoreCutError: the feed has come further than the log has, or to another event: the log was cut or rolled
                 back, or is another one.
             StoreError: the log cannot be read.
         """
-        with self._stopping.once(), self._running() as running:
-            self._go_back(running, on_back)
+        with self._stopping.once(), self._running(delivers=True) as running:
+            self._go_to_place(running, on_back)
             self._catch_up(running, progress, on_retry, self._attempts or ATTEMPTS)
         return self.status()
 
@@ -173,13 +175,13 @@ class Feed:
         Args:
             told: called with how it went each time that the end of the log was reached.
             on_retry: told of what failed and will be tried again.
-            on_back: told that the destination lacks what it had.
+            on_back: told that the destination lacks what it had, or, by a feed that begins, has something already.
 
         Raises:
             As `run` does; StoreClosedError: the log was closed.
         """
-        with self._stopping.following(), self._running() as running:
-            self._go_back(running, on_back)
+        with self._stopping.following(), self._running(delivers=True) as running:
+            self._go_to_place(running, on_back)
             while not self._stopping.is_asked:
                 self._catch_up(running, None, on_retry, self._attempts)
                 # What is lost while this waits is waited for by the next try, which tells of it.
@@ -194,7 +196,7 @@ class Feed:
         Raises:
             As `run` does.
         """
-        with self._running() as running:
+        with self._running(delivers=False) as running:
             self._forget(running)
             # What kept it from that is gone.
             running.settled()
@@ -234,7 +236,7 @@ class Feed:
         return state if self._choice is None else state.changed(choice=self._choice)
 
     @contextmanager
-    def _running(self) -> Generator[_Running]:
+    def _running(self, *, delivers: bool) -> Generator[_Running]:
         """Hold the feed, and the sink open."""
         with self._states.held(self.name):
             state = self._load()
@@ -246,7 +248,12 @@ class Feed:
                     if not running.is_kept:
                         # Nothing is made for a feed that cannot begin.
                         reader.check(state)
+                    if delivers:
+                        check_alone(self._states, self.name, self._sink)
                     place = self._sink.open(self._store)
+                    if delivers:
+                        # From here on no other one can open it: one that had begun before is kept by now.
+                        check_alone(self._states, self.name, self._sink)
                     if place is not None:
                         running.found(place)
                     elif (first := self._sink.lost_from()) is not None:
@@ -287,17 +294,20 @@ class Feed:
             hint = "begin a feed of another name"
         return StoreCutError(f"{error}; {hint}", position=error.position, end=error.end)
 
-    def _go_back(self, running: _Running, on_back: OnBack | None) -> None:
-        """Let the feed go back to where its destination ends, if that lacks what it had."""
+    def _go_to_place(self, running: _Running, on_back: OnBack | None) -> None:
+        """Let the feed go back to where its destination ends, if that lacks what it had, and tell where it begins."""
         place, had = running.place, running.state.delivered_to
-        if place is None or not running.lacks:
+        if place is None or not (running.lacks or running.begins_behind):
             return
-        running.note(**_standing_at(place), delivered_to=place.position)
-        if on_back is not None:
-            on_back(
-                f"{self._sink.kind} {self._sink.destination!r} ends at global position {place.position:,}, "
-                f"and had come to {had:,}: what it lacks is delivered again"
+        if running.lacks:
+            running.note(**_standing_at(place), delivered_to=place.position)
+            what = (
+                f"ends at global position {place.position:,}, and had come to {had:,}: what it lacks is delivered again"
             )
+        else:
+            what = f"has events up to global position {place.position:,}: feed {self.name!r} begins behind them"
+        if on_back is not None:
+            on_back(f"{self._sink.kind} {self._sink.destination!r} {what}")
 
     def _catch_up(
         self, running: _Running, progress: Progress | None, on_retry: OnRetry | None, attempts: int | None
@@ -438,6 +448,8 @@ class _Running:
         self.reader = reader
         self.state = state
         self.place: Place | None = None
+        self.begins_behind = False
+        """Whether it is new, and its destination has come further than where it was to begin."""
         self.is_kept = states.load(state.name) is not None
 
     @property
@@ -475,6 +487,7 @@ class _Running:
             sent_to = 0 if self.state.choice.public else place.position
             known |= {"delivered_to": place.position, "sent_to": max(self.state.sent, sent_to)}
         if place.position > self.state.position:
+            self.begins_behind = not self.is_kept
             self.note(**known, **_standing_at(place))
         else:
             self.state = msgspec.structs.replace(self.state, **known)

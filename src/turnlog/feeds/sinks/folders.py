@@ -30,6 +30,11 @@ def folder_path(folder: str | Path) -> Path:
     return Path(os.path.abspath(folder))  # noqa: PTH100 - a link stays a link
 
 
+def is_same(folder: str | Path, other: str | Path) -> bool:
+    """Tell whether two paths lead to the same folder, which need not be there."""
+    return os.path.realpath(folder) == os.path.realpath(other)
+
+
 _LATER = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EINTR, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT, errno.ENOENT})
 """What may go away by itself, or when it is tried again: a folder that is taken away is made anew."""
 

@@ -163,6 +163,7 @@ class Sink(ABC):
         reads_content: whether it wants the content of events in their records, where it is null otherwise.
         keeps_batches: whether a batch that may have been delivered is delivered again with the same first and last
             event, also after a kill.
+        knows_place: whether the destination itself says how far it has come: then one feed alone can deliver there.
         batch_events: how many events a batch has at most, unless the feed is told otherwise.
         batch_bytes: how many bytes of content, about; a single event may have more.
         topics: topics of the events that it wants, unless the feed is told otherwise; empty for all.
@@ -174,6 +175,7 @@ class Sink(ABC):
     wants_erasures: ClassVar[bool] = False
     reads_content: ClassVar[bool] = True
     keeps_batches: ClassVar[bool] = False
+    knows_place: ClassVar[bool] = False
     batch_events: int = 500
     batch_bytes: int = 8 * 1024 * 1024
     linger_s: float = 0.0
@@ -183,6 +185,10 @@ class Sink(ABC):
     @abstractmethod
     def destination(self) -> str:
         """Where it delivers to, one line without secrets. With the kind it is the usual name of the feed."""
+
+    def is_at(self, destination: str) -> bool:
+        """Tell whether a destination is that of this sink, by whatever name."""
+        return destination == self.destination
 
     @abstractmethod
     def open(self, store: Store) -> Place | None:

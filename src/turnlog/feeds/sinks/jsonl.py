@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.events.times import time_of
-from turnlog.feeds.sinks.folders import Folder, folder_path, is_at
+from turnlog.feeds.sinks.folders import Folder, folder_path, is_at, is_same
 from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
 from turnlog.model.json_text import UNREADABLE
 from turnlog.store import Store
@@ -53,6 +53,7 @@ class JSONLines(Sink):
 
     kind = "jsonl"
     takes_back = True
+    knows_place = True
 
     def __init__(self, folder: str | Path, *, file_bytes_max: int = FILE_BYTES_MAX, by_day: bool = False) -> None:
         """Take the folder, which is made where there is none.
@@ -84,6 +85,10 @@ class JSONLines(Sink):
     def destination(self) -> str:
         """The folder."""
         return str(self._path)
+
+    def is_at(self, destination: str) -> bool:
+        """Tell whether a path leads to the folder."""
+        return is_same(destination, self._path)
 
     def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the folder says it all
         """Lock the folder, cut off what a crash left of a line, and return where the last line stands."""

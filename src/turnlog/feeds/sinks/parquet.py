@@ -26,7 +26,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import MissingPackageError
 from turnlog.events.times import time_of
-from turnlog.feeds.sinks.folders import Folder, folder_path
+from turnlog.feeds.sinks.folders import Folder, folder_path, is_same
 from turnlog.feeds.sinks.interface import INT64_MAX, SCHEMA, Batch, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.model.json_text import UNREADABLE
@@ -114,6 +114,7 @@ class ParquetFiles(Sink):
 
     kind = "parquet"
     takes_back = True
+    knows_place = True
     batch_events = BATCH_EVENTS
     batch_bytes = 128 * 1024 * 1024
     linger_s = LINGER_S
@@ -138,6 +139,10 @@ class ParquetFiles(Sink):
     def destination(self) -> str:
         """The folder."""
         return str(self._path)
+
+    def is_at(self, destination: str) -> bool:
+        """Tell whether a path leads to the folder."""
+        return is_same(destination, self._path)
 
     def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the folder says it all
         """Lock the folder, and return how far the batches go that count."""
