@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, SinkError, StoreCutError
-from turnlog.feeds.sinks import Batch, FeedState, FeedStates, JSONLines, ParquetFiles, Place
+from turnlog.feeds.sinks import Batch, FeedState, FeedStates, JSONLines, ParquetFiles, Place, SinkRecord
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import Store, files, open_store
@@ -816,6 +816,94 @@ def test_erasure_is_not_held_up_where_nothing_was_delivered(filed: TurnLog, fold
     with pytest.raises(SinkError, match="is a directory"):
         filed.feeds.feed(JSONLines(folder)).run()
     assert filed.erase(turn=ids, reason="asked").remains is None
+
+
+Arrange = Callable[[list[Path]], None]
+
+
+def join_in_the_last(files: list[Path]) -> None:
+    """Put all lines into the file of the last name."""
+    content = b"".join(path.read_bytes() for path in files)
+    for path in files[:-1]:
+        path.unlink()
+    files[-1].write_bytes(content)
+
+
+def join_in_another_order(files: list[Path]) -> None:
+    """Put the lines of the first file between others, in that of the second."""
+    first, second, *others = (path.read_bytes() for path in files)
+    files[0].unlink()
+    files[1].write_bytes(second + first + b"".join(others[:-1]))
+    for path in files[2:-1]:
+        path.unlink()
+
+
+def copy_to_the_last(files: list[Path]) -> None:
+    """Put what the first file has behind the last one, too."""
+    files[-1].write_bytes(files[0].read_bytes() + files[-1].read_bytes())
+
+
+def rename_behind_all(files: list[Path]) -> None:
+    """Name the first file as if it were behind the others."""
+    files[0].rename(files[0].with_name("events-00000000000000000100.jsonl"))
+
+
+@pytest.mark.parametrize("arrange", [join_in_the_last, join_in_another_order, copy_to_the_last, rename_behind_all])
+@pytest.mark.parametrize("runs", [False, True])
+def test_erasure_reaches_lines_that_are_in_a_file_of_another_name(
+    filed: TurnLog, folder: Path, arrange: Arrange, runs: bool
+) -> None:
+    """Somebody has tidied up: an erasure looks at lines, also that of a feed that has begun in such a folder."""
+    ids = fill(filed, 5, "a word of theirs")
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=600), name="out").run()
+    files = sorted(folder.glob("*.jsonl"))
+    assert len(files) == 3
+    arrange(files)
+    if runs:
+        filed.feeds.remove("out")
+    assert filed.erase(turn=ids[0], reason="asked").remains is None
+    if runs:
+        assert b"theirs 0" in text_of(folder)
+        filed.feeds.feed(JSONLines(folder), name="out").run()
+    assert b"theirs 0" not in text_of(folder)
+    assert b"theirs 1" in text_of(folder)
+
+
+def test_erasure_names_each_file_that_cannot_be_read(filed: TurnLog, folder: Path) -> None:
+    """What it has cannot be told. All others are reached."""
+    ids = fill(filed, 5, "a word of theirs")
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=600), name="out").run()
+    first, second, third = sorted(folder.glob("*.jsonl"))
+    whole = first.read_bytes(), third.read_bytes()
+    first.write_bytes(whole[0].replace(b"\n", b"", 1))
+    third.write_bytes(b"garbage\n" + whole[1])
+    remains = str(filed.erase(turn=ids[2], reason="asked").remains)
+    assert [f"line 1 of {path.name!r} is no event" in remains for path in (first, second, third)] == [True, False, True]
+    assert b"theirs 2" not in text_of(folder)
+    for path, content in zip((first, third), whole, strict=True):
+        path.write_bytes(content)
+    assert filed.finish_erasing() is None
+
+
+def test_many_erasures_are_looked_for_at_once(filed: TurnLog, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time all lines are looked at."""
+    ids = fill(filed, 6)
+    filed.feeds.feed(JSONLines(folder), name="out").run()
+    filed.feeds.remove("out")
+    for each in ids[:5]:
+        filed.erase(turn=each, reason="asked")
+    asked: list[list[int]] = []
+
+    class Counting(JSONLines):
+        def forget(self, records: Sequence[SinkRecord]) -> None:
+            asked.append([record.position for record in records])
+            super().forget(records)
+
+    monkeypatch.setattr("turnlog.feeds.sinks.reading.ERASURES_AT_ONCE", 1)
+    monkeypatch.setattr("turnlog.feeds.sinks.reading.ERASED_AT_ONCE", 3)
+    filed.feeds.feed(Counting(folder), name="out").run()
+    assert asked == [[2, 3, 4], [5, 6]]
+    assert [line["erased"] for line in lines(folder)][1:7] == [True] * 5 + [False]
 
 
 class Killed(JSONLines):

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.agent.running import run
@@ -204,6 +205,45 @@ def test_erasing_rewrites_rows(filed: TurnLog, folder: Path) -> None:
         assert b"theirs 0" not in path.read_bytes()
     filed.feeds.feed(ParquetFiles(folder)).run()
     assert query(folder, "topic FROM events ORDER BY global_position DESC LIMIT 1") == [("gpt.erasure",)]
+
+
+@pytest.mark.parametrize("with_statistics", [True, False])
+def test_erasing_reaches_rows_that_are_in_a_file_of_another_name(
+    filed: TurnLog, folder: Path, with_statistics: bool
+) -> None:
+    """Somebody has renamed files, or put all rows into one."""
+    ids = [filed.add_turn(f"a word of theirs {number}").id for number in range(4)]
+    filed.feeds.feed(ParquetFiles(folder), batch=2).run()
+    first, second, third = sorted(folder.glob("day=*/*.parquet"))
+    first.rename(first.with_name("events-00000000000000000100-00000000000000000101.parquet"))
+    assert filed.erase(turn=ids[0], reason="asked").remains is None
+    first = max(folder.glob("day=*/*.parquet"))
+    assert "theirs 0" not in str(pq.ParquetFile(first).read().to_pylist())
+    tables = [pq.ParquetFile(path).read() for path in (third, second)]
+    pq.write_table(
+        pa.concat_tables(tables, promote_options="default").replace_schema_metadata(tables[0].schema.metadata),
+        third,
+        write_statistics=with_statistics,
+    )
+    second.unlink()
+    assert filed.erase(turn=ids[1], reason="asked").remains is None
+    assert "theirs 1" not in str(pq.ParquetFile(third).read().to_pylist())
+    assert "theirs 2" in str(pq.ParquetFile(third).read().to_pylist())
+
+
+def test_erasing_names_a_file_that_says_nothing_of_its_batch(filed: TurnLog, folder: Path) -> None:
+    """It was written by another program: it is not written anew. All others are reached."""
+    ids = [filed.add_turn(f"a word of theirs {number}").id for number in range(4)]
+    filed.feeds.feed(ParquetFiles(folder), batch=2).run()
+    first, second, third = sorted(folder.glob("day=*/*.parquet"))
+    pq.write_table(pq.ParquetFile(first).read().replace_schema_metadata(), first)
+    content = bytearray(second.read_bytes())
+    content[-12:-8] = b"none"
+    second.write_bytes(content)
+    remains = str(filed.erase(turn=[ids[0], ids[3]], reason="asked").remains)
+    said = [f"{path.name!r} cannot be read as what this sink has written" in remains for path in (first, second, third)]
+    assert said == [True, True, False]
+    assert "theirs 3" not in str(pq.ParquetFile(third).read().to_pylist())
 
 
 LONG = 'Less "of" it, \U0001f642\n' * 40_000

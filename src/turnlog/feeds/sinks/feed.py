@@ -31,7 +31,7 @@ from turnlog.errors import (
 )
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks.beginning import check_alone
-from turnlog.feeds.sinks.interface import Batch, Choice, Place, Sink
+from turnlog.feeds.sinks.interface import INT64_MAX, Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FORGOTTEN, FeedState, FeedStates
 from turnlog.feeds.stopping import Stopping
@@ -403,7 +403,9 @@ class Feed:
         if self._sink.takes_back:
             if self._sink.is_emptied() and running.reader.is_erased(state, due):
                 return  # its files may come back
-            for records in running.reader.erased(due.after, state.position):
+            # What tells its place may have more, where files were put in another order.
+            before = INT64_MAX if self._sink.knows_place else max(state.position, state.sent)
+            for records in running.reader.erased(due.after, before):
                 self._sink.forget(records)
         running.note(erased_to=due.last, erased_id=due.last_id)
 

@@ -6,11 +6,11 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from turnlog.errors import MetaError, os_reason
+from turnlog.errors import MetaError, SinkError, os_reason
 from turnlog.feeds.sinks.interface import Sink
 from turnlog.store.files import FILE_MODE, folder_mode, make_file, make_folders, sync_folder, write_file
 
@@ -117,6 +117,25 @@ class Folder:
                 new.unlink()
             raise
         sync_folder(path.parent)
+
+    def each(self, paths: Iterable[Path], do: Callable[[Path], None]) -> None:
+        """Do something with each file, also when it has failed with one before.
+
+        Raises:
+            SinkError: it failed, with what it says of each such file.
+        """
+        failed: list[SinkError] = []
+        for path in paths:
+            try:
+                with self.errors():
+                    do(path)
+            except SinkError as error:
+                failed.append(error)
+        if len(failed) == 1:
+            raise failed[0]
+        if failed:
+            is_retryable = all(error.retryable for error in failed)
+            raise SinkError("; ".join(map(str, failed)), sink=self._sink.kind, retryable=is_retryable) from failed[0]
 
     def remove(self, path: Path) -> None:
         """Remove a file, durably."""

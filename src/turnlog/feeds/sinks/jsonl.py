@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -121,17 +120,15 @@ class JSONLines(Sink):
         return min((first for first, _ in self._emptied), default=None)
 
     def forget(self, records: Sequence[SinkRecord]) -> None:
-        """Write the files anew that have lines of erased events, one after the other."""
+        """Write the files anew that have lines of erased events, one after the other.
+
+        All lines are looked at: where a file was joined with others, or renamed, its name does not say what it has.
+        """
         self._look()
         with self._folder.errors():
             files = self._files()
-            firsts = [first for first, _ in files]
-            by_file: dict[Path, dict[int, SinkRecord]] = {}
-            for record in records:
-                if index := bisect_right(firsts, record.position):
-                    by_file.setdefault(files[index - 1][1], {})[record.position] = record
-            for path, erased in by_file.items():
-                self._rewrite(path, erased)
+        erased = {record.position: record for record in records}
+        self._folder.each((path for _, path in files), lambda path: self._rewrite(path, erased))
 
     def close(self) -> None:
         """Release the folder."""

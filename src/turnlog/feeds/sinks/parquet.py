@@ -185,16 +185,24 @@ class ParquetFiles(Sink):
             return not (self._path.is_dir() and self._files())
 
     def forget(self, records: Sequence[SinkRecord]) -> None:
-        """Write the files anew that have rows of erased events, one after the other."""
+        """Write the files anew that have rows of erased events, one after the other.
+
+        Which files these are, their statistics say: where one was joined with others, or renamed, its name does not.
+        """
         erased = sorted(records, key=lambda record: record.position)
         positions = [record.position for record in erased]
+
+        def forget_in(path: Path) -> None:
+            with self._errors(path):
+                first, last = _span(_parquet().read_metadata(path))
+            found = erased[bisect_left(positions, first) : bisect_right(positions, last)]
+            if found:
+                self._rewrite(path, {record.position: record for record in found})
+
         self._folder.keep()
         with self._folder.errors():
-            for (first, last), paths in sorted(self._files().items()):
-                found = erased[bisect_left(positions, first) : bisect_right(positions, last)]
-                inside = {record.position: record for record in found}
-                for path in paths if inside else ():
-                    self._rewrite(path, inside)
+            files = sorted(self._files().items())
+        self._folder.each((path for _, paths in files for path in paths), forget_in)
 
     def close(self) -> None:
         """Release the folder."""
@@ -225,12 +233,12 @@ class ParquetFiles(Sink):
 
     def _rewrite(self, path: Path, erased: Mapping[int, SinkRecord]) -> None:
         pa = _pyarrow()
-        about = self._about(path)
         with self._errors(path):
             file = _parquet().ParquetFile(path)
             replaced = _places(file, erased)
             if not replaced:
                 return
+            about = self._about(path)
             table = _read(file)
             parts: list[Any] = []
             place = 0
@@ -269,7 +277,9 @@ class ParquetFiles(Sink):
         """Raise what a file that cannot be read raises as an error of the sink."""
         try:
             yield
-        except (_pyarrow().ArrowException, KeyError, msgspec.DecodeError) as error:
+        except (_pyarrow().ArrowException, KeyError, ValueError, OSError, msgspec.DecodeError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # else it is what pyarrow says of metadata that are damaged
             raise self.failed(f"{path.name!r} cannot be read as what this sink has written: {error}") from error
 
 
@@ -308,6 +318,18 @@ def columns() -> Any:
         [pa.field(name, kind, nullable=False) for name, kind in required]
         + [pa.field(name, kind) for name, kind in others]
     )
+
+
+def _span(metadata: Any) -> tuple[int, int]:
+    """Return the first and the last global position that a file may have rows of."""
+    first, last = INT64_MAX, 0
+    index = metadata.schema.names.index("global_position")
+    for group in range(metadata.num_row_groups):
+        known = metadata.row_group(group).column(index).statistics
+        if known is None or not known.has_min_max:
+            return 0, INT64_MAX
+        first, last = min(first, known.min), max(last, known.max)
+    return first, last
 
 
 def _places(file: Any, records: Mapping[int, SinkRecord]) -> list[tuple[int, SinkRecord]]:

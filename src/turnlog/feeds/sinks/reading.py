@@ -20,6 +20,9 @@ from turnlog.store.pages import check_dense, check_seen
 ERASURES_AT_ONCE = 50
 """How many erasures are read at once, each of which may name a thousand events."""
 
+ERASED_AT_ONCE = 10_000
+"""How many erased events are handed out at once, about: for each time a sink may look through all that it has."""
+
 
 class Due(Struct, frozen=True, kw_only=True):
     """Erasures that are to be carried out where a feed has delivered to.
@@ -139,21 +142,25 @@ class LogReader:
             after: a global position.
             before: only events up to this global position.
         """
+        found: dict[int, SinkRecord] = {}
         while True:
             with self._store.read() as transaction:
                 genesis = transaction.genesis()
                 erasures = list(islice(transaction.log(after, topics=(ERASURE,)), ERASURES_AT_ONCE))
                 if genesis is None or not erasures:
-                    return
-                found = {
+                    break
+                found |= {
                     target.global_position: self._record(transaction, target, genesis.header.id)
                     for erasure in erasures
                     for target in erased_by(transaction, erasure)
                     if target.global_position <= before
                 }
             after = erasures[-1].global_position
-            if found:
+            if len(found) >= ERASED_AT_ONCE:
                 yield [found[position] for position in sorted(found)]
+                found = {}
+        if found:
+            yield [found[position] for position in sorted(found)]
 
     def _check(self, transaction: ReadTransaction, state: FeedState, end: int) -> None:
         after, genesis = state.position, transaction.genesis()
