@@ -66,6 +66,31 @@ def test_what_is_delivered_is_picked(turnlog: Command, tmp_path: Path) -> None:
     assert (line["global_position"], line["content"], line["meta"]) == (3, None, {"role": "user"})
 
 
+def test_options_are_those_that_the_feed_was_begun_with(turnlog: Command, tmp_path: Path) -> None:
+    """Else what was left out once would be missing, or in a folder that was public."""
+    turnlog.ok("add", "one", "--bookmark", "main")
+    turnlog.ok("feed", "jsonl", tmp_path / "out", "--name", "pub", "--public")
+    turnlog.ok("add", "a secret", "--continues", "main")
+    said = turnlog.refused("feed", "jsonl", tmp_path / "out", "--name", "pub")
+    assert said == (
+        "feed 'pub' was begun with --public: give it the same, or forget it with `turnlog feeds remove pub` and begin "
+        "it again, where its files end"
+    )
+    turnlog.ok("feed", "jsonl", tmp_path / "out", "--name", "pub", "--public")
+    assert [line["content"] for line in lines(tmp_path / "out")] == [None] * 3
+
+
+def test_unsealing_without_keys_is_told(turnlog: Command, tmp_path: Path) -> None:
+    """It opens nothing."""
+    turnlog.ok("add", "one")
+    no_keys = {"TURNLOG_KEYS_DIR": str(tmp_path / "none")}
+    done = turnlog("feed", "jsonl", tmp_path / "out", "--unseal", **no_keys)
+    told = "--unseal: there is no key of sealing here, and what is sealed is delivered as without --unseal"
+    assert (done.status, done.stderr) == (0, f"turnlog: {told}\n")
+    turnlog("seal", TURNLOG_KEYS_DIR=str(tmp_path / "keys"))
+    turnlog.ok("feed", "jsonl", tmp_path / "out", "--unseal", TURNLOG_KEYS_DIR=str(tmp_path / "keys"))
+
+
 def test_following_goes_on_until_it_is_interrupted(turnlog: Command, tmp_path: Path) -> None:
     """Each event is delivered as it comes."""
     turnlog.ok("add", "one", "--bookmark", "main")

@@ -25,6 +25,17 @@ def environment_seals(environ: Mapping[str, str]) -> Seals:
     return seals.folder if environ.get(_COMMAND_VARIABLE) else seals
 
 
+def has_keys(environ: Mapping[str, str]) -> bool:
+    """Tell whether there is a key of sealing where the environment says that they are.
+
+    Raises:
+        SealError: their folder cannot be read, or the environment names a command that is none.
+    """
+    from turnlog.audit.seals import default_seals  # noqa: PLC0415 - most logs have nothing sealed
+
+    return bool(default_seals(environ).list_keys())
+
+
 class _EnvironmentSeals:
     """`Seals`, made when they are first asked for something."""
 

@@ -254,7 +254,8 @@ class Feeds:
 
         Each event is delivered at least once, in order, with an idempotency key. How far the feed has come is kept
         under its name beside the store (`log.db-feeds`; of a log on a server in the user's data folder), and by sinks
-        that can know it themselves.
+        that can know it themselves. So is what it was begun with of `topics`, `public` and `unseal`: a later one that
+        says otherwise is refused when it runs.
 
         Args:
             sink: where to deliver to.

@@ -604,6 +604,71 @@ def test_name_is_of_one_destination(filed: TurnLog, tmp_path: Path) -> None:
         filed.feeds.get("other")
 
 
+BEGUN: list[tuple[dict[str, Any], str]] = [
+    ({}, "without --topic, --public and --unseal"),
+    ({"public": True}, "with --public"),
+    ({"unseal": True}, "with --unseal"),
+    ({"topics": ["gpt.turn", "gpt.my own"]}, "with --topic gpt.turn --topic 'gpt.my own'"),
+    ({"topics": "gpt.turn", "public": True, "unseal": True}, "with --topic gpt.turn --public --unseal"),
+]
+
+
+@pytest.mark.parametrize(("begun", "said"), BEGUN)
+def test_feed_delivers_what_it_was_begun_with(filed: TurnLog, tmp_path: Path, begun: dict[str, Any], said: str) -> None:
+    """Another choice is refused, with what it was begun with; what the destination has is of one choice."""
+    filed.add_turn("one")
+    sinks: list[tuple[Sink, str]] = [
+        (Shelf(), "with --after 2 to go on from there"),
+        (JSONLines(tmp_path / "lines"), "where its files end"),
+    ]
+    for sink, where in sinks:
+        filed.feeds.feed(sink, name="a feed", **begun).run()
+        for other in (other for other, _ in BEGUN if other != begun):
+            feed = filed.feeds.feed(sink, name="a feed", **other)
+            for run in (feed.run, feed.follow):
+                with pytest.raises(ConflictError) as raised:
+                    run()
+                assert str(raised.value) == (
+                    f"feed 'a feed' was begun {said}: give it the same, or forget it with "
+                    f"`turnlog feeds remove 'a feed'` and begin it again, {where}"
+                )
+        assert filed.feeds.get("a feed").error is None
+        same = {**begun, "topics": begun["topics"][::-1]} if isinstance(begun.get("topics"), list) else begun
+        assert filed.feeds.feed(sink, name="a feed", **same).run().position == 2
+        filed.feeds.remove("a feed")
+
+
+def test_what_a_sink_wants_itself_was_not_given_for_it(filed: TurnLog) -> None:
+    """Its own topics, and erasures beside those that were given."""
+
+    class Wants(Shelf):
+        wants_erasures = True
+        topics = ("gpt.turn", "gpt.erasure")
+
+    for given, said in (
+        ((), "without --topic,"),
+        (("gpt.call", "gpt.turn"), "with --topic gpt.call --topic gpt.turn:"),
+        (("gpt.erasure",), "with --topic gpt.erasure:"),
+    ):
+        filed.feeds.feed(Wants(), topics=given).run()
+        with pytest.raises(ConflictError, match=f"was begun {said}"):
+            filed.feeds.feed(Wants(), topics=given, public=True).run()
+        filed.feeds.remove("shelf:here")
+
+
+def test_feed_of_an_earlier_version_takes_what_the_next_call_says(filed: TurnLog, tmp_path: Path) -> None:
+    """Its state does not say that it was begun with what it last delivered. From then on it does."""
+    filed.add_turn("one")
+    filed.feeds.feed(Shelf()).run()
+    with closing(sqlite3.connect(tmp_path / "log.db-feeds")) as connection, connection:
+        connection.execute("UPDATE turnlog_feeds SET state = json_remove(state, '$.keeps_choice')")
+    assert [feed.position for feed in filed.feeds.all()] == [2]
+    filed.feeds.feed(Shelf(), public=True).run()
+    with pytest.raises(ConflictError, match="was begun with --public"):
+        filed.feeds.feed(Shelf()).run()
+    assert filed.feeds.feed(Shelf(), public=True).run().position == 2
+
+
 @pytest.mark.parametrize("wrong", [{"after": -1}, {"batch": 0}, {"attempts": 0}, {"name": "a\nb"}])
 def test_what_is_asked_for_is_checked(filed: TurnLog, wrong: dict[str, Any]) -> None:
     """Before anything is kept."""
@@ -659,17 +724,22 @@ def beyond(log: TurnLog, turn: str) -> list[str]:
 
 def test_what_was_ever_sent_is_beyond_reach(filed: TurnLog, tmp_path: Path) -> None:
     """Also when the feed was moved back since, or delivers less now; but not what went without content."""
+    states = FeedStates(tmp_path / "log.db-feeds")
+
+    def deliver_other(**choice: Any) -> None:
+        states.save(replace(states.all()[0], keeps_choice=False))  # as an earlier version has let it change
+        filed.feeds.feed(Shelf(), **choice).run()
+
     ids = [filed.add_turn(str(number)).id for number in range(5)]
     filed.feeds.feed(Shelf()).run()
     filed.feeds.move("shelf:here", 0)
     assert beyond(filed, ids[4]) == ["shelf:here"]
     late = filed.add_turn("late").id
-    filed.feeds.feed(Shelf(), public=True).run()
+    deliver_other(public=True)
     assert beyond(filed, late) == []
     assert beyond(filed, ids[3]) == ["shelf:here"]
-    filed.feeds.feed(Shelf(), topics="gpt.pointer").run()
+    deliver_other(topics="gpt.pointer")
     assert beyond(filed, ids[2]) == ["shelf:here"]
-    states = FeedStates(tmp_path / "log.db-feeds")
     states.save(replace(states.all()[0], sent_to=None))  # as an earlier version has kept it
     filed.feeds.move("shelf:here", 0)
     assert beyond(filed, ids[1]) == ["shelf:here"]

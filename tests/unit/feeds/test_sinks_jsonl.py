@@ -177,11 +177,11 @@ def test_folder_lacks_nothing_where_nothing_was_wanted(filed: TurnLog, folder: P
     for _ in range(2):
         filed.feeds.feed(JSONLines(folder), name="out", topics="gpt.turn").run(on_back=told.append)
     fill(filed, 2)
-    filed.feeds.feed(JSONLines(folder), name="out").run()
+    filed.feeds.feed(JSONLines(folder), name="out", topics="gpt.turn").run()
     [file] = folder.glob("*.jsonl")
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:1]))
     filed.feeds.move("out", 4)
-    filed.feeds.feed(JSONLines(folder), name="out").run(on_back=told.append)
+    filed.feeds.feed(JSONLines(folder), name="out", topics="gpt.turn").run(on_back=told.append)
     assert (told, positions(folder)) == ([], [2, 5])
 
 

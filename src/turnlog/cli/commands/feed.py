@@ -14,6 +14,7 @@ from turnlog.cli.feed_rows import feed_row
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.progress import progress_bar
+from turnlog.cli.sealing import has_keys
 from turnlog.cli.targets import check_folder
 from turnlog.cli.text import count, one_line
 from turnlog.cli.topics import topics_of
@@ -250,6 +251,8 @@ def _run(sink: Sink, options: FeedOptions, common: Common) -> None:
             batch=options.batch,
             attempts=options.attempts,
         )
+        if options.unseal and not has_keys(os.environ):
+            note("--unseal: there is no key of sealing here, and what is sealed is delivered as without --unseal")
         if options.follow:
             feed.follow(told=_Told(sink, common), on_retry=_note_retry, on_back=_note_said)
             return

@@ -30,7 +30,7 @@ from turnlog.errors import (
     TurnlogError,
 )
 from turnlog.events.times import time_of
-from turnlog.feeds.sinks.beginning import check_alone
+from turnlog.feeds.sinks.beginning import check_alone, check_choice
 from turnlog.feeds.sinks.interface import INT64_MAX, Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FORGOTTEN, FeedState, FeedStates
@@ -148,7 +148,8 @@ class Feed:
             on_back: told that the destination lacks what it had, or, by a feed that begins, has something already.
 
         Raises:
-            ConflictError: the feed is running already, its name is that of another, or another fills its folder.
+            ConflictError: the feed is running already, its name is that of another, another fills its folder, or it was
+                begun with other topics, `public` or `unseal`.
             SinkError: the destination refuses, or did not answer for as long as is tried. What was delivered stays.
             MissingPackageError: the package that speaks to the destination is not installed.
             StoreCutError: the feed has come further than the log has, or to another event: the log was cut or rolled
@@ -227,13 +228,18 @@ class Feed:
             sent_to=0,
         )
         if state is None:
-            return msgspec.structs.replace(mine, choice=self._choice or Choice())
+            return msgspec.structs.replace(mine, choice=self._choice or Choice(), keeps_choice=self._choice is not None)
         if (state.kind, state.destination) != (mine.kind, mine.destination):
             raise ConflictError(
                 f"feed {self.name!r} delivers to {state.kind} {state.destination!r}: give this one another name, or "
                 "forget that one with `turnlog feeds remove`"
             )
-        return state if self._choice is None else state.changed(choice=self._choice)
+        if self._choice is None:
+            return state
+        if state.keeps_choice:
+            check_choice(state, self._sink, self._choice)
+            return state
+        return state.changed(choice=self._choice, keeps_choice=True)
 
     @contextmanager
     def _running(self, *, delivers: bool) -> Generator[_Running]:
@@ -452,7 +458,12 @@ class _Running:
         self.place: Place | None = None
         self.begins_behind = False
         """Whether it is new, and its destination has come further than where it was to begin."""
-        self.is_kept = states.load(state.name) is not None
+        self._kept = states.load(state.name)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a state of the feed."""
+        return self._kept is not None
 
     @property
     def lacks(self) -> bool:
@@ -462,7 +473,7 @@ class _Running:
     def save(self, **changes: object) -> None:
         self.state = self.state.changed(**changes)
         self._states.save(self.state)
-        self.is_kept = True
+        self._kept = self.state
 
     def note(self, **changes: object) -> None:
         """Keep something of a feed that is kept, and of another one when that is."""
@@ -506,7 +517,7 @@ class _Running:
 
     def settled(self) -> None:
         """Keep that there is nothing to deliver."""
-        if self.state.error is not None or not self.is_kept:
+        if self.state.changed(error=None, error_time=None) != self._kept:
             self.save(error=None, error_time=None)
 
     def failed(self, error: Exception, time: str) -> None:

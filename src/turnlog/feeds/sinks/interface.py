@@ -50,6 +50,10 @@ class Choice(Struct, frozen=True, kw_only=True):
     public: bool = False
     unseal: bool = False
 
+    def is_same(self, other: Choice) -> bool:
+        """Tell whether another one delivers the same: in which order topics are given does not matter."""
+        return set(self.topics) == set(other.topics) and (self.public, self.unseal) == (other.public, other.unseal)
+
 
 class Place(Struct, frozen=True, kw_only=True):
     """How far a destination has come.

@@ -47,6 +47,8 @@ class FeedState(Struct, frozen=True, kw_only=True):
         kind: the kind of its sink.
         destination: where it delivers to.
         choice: what it delivers.
+        keeps_choice: whether it was begun with that, so that no call delivers anything else. A state of an earlier
+            version does not say so, and takes what the next call says.
         takes_back: whether its sink can take back what was erased.
         log: the id of the log; None while that is not known.
         position: the global position up to which all was delivered, or is not wanted.
@@ -69,6 +71,7 @@ class FeedState(Struct, frozen=True, kw_only=True):
     kind: str
     destination: str
     choice: Choice = Choice()
+    keeps_choice: bool = False
     takes_back: bool = False
     log: str | None = None
     position: int = 0
