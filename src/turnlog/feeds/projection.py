@@ -11,6 +11,7 @@ from msgspec import Struct
 from turnlog.errors import MetaError
 from turnlog.events import ERASURE
 from turnlog.feeds.log_events import LogEvent
+from turnlog.model.plain import check_plain
 
 Fold = Callable[[Any, LogEvent], None]
 """Folds an event: it is given what its target opens a transaction with (a `sqlite3.Cursor`, …), and the event."""
@@ -38,7 +39,7 @@ class Projection(ABC):
             their tables.
 
     One topic or table can be given as a text. Defining a subclass raises `MetaError` where one of them is no list of
-    texts.
+    texts, or where `fold`, `forget` or `copied` is an `async def`: nobody would await it.
     """
 
     name: ClassVar[str]
@@ -57,10 +58,14 @@ class Projection(ABC):
             )
         for field in ("topics", "schema", "tables", "objects"):
             setattr(cls, field, _texts(getattr(cls, field), field, cls.__name__))
+        for field in ("fold", "forget", "copied"):
+            check_plain(getattr(cls, field), field, f"projection {cls.__name__!r}")
 
     @abstractmethod
     def fold(self, db: Any, event: LogEvent) -> None:
         """Fold an event. What it raises pauses the projection at this event, and nothing of the event is kept.
+
+        So does it where it returns what is to be awaited, or a generator: that has folded nothing.
 
         The transaction is the runner's: it must not be committed or rolled back. Savepoints are allowed.
         """
@@ -117,7 +122,8 @@ def projection(
     """Make a projection of a function that folds an event; see `Projection` for the arguments.
 
     Raises:
-        MetaError: where it is put before a function: topics, schema or tables are no list of texts.
+        MetaError: where it is put before a function: topics, schema or tables are no list of texts, or one of the
+            functions is async.
     """
 
     def made(fold: Fold) -> Projection:
@@ -132,7 +138,7 @@ def projection(
         }
         if forget is not None:
             members["forget"] = staticmethod(forget)
-        made_class: type[Projection] = type(fold.__name__, (Projection,), members)
+        made_class: type[Projection] = type(getattr(fold, "__name__", name), (Projection,), members)
         return made_class()
 
     return made

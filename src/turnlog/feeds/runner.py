@@ -6,6 +6,7 @@ so that two of them, in whatever processes, do the work of one.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -449,9 +450,9 @@ class Runner:
         has_forgotten = recorded.header.topic == ERASURE and given.forgets
         try:
             if recorded.header.id not in skipped and given.wants(event):
-                given.fold(db, event)
+                _check_done(given, "fold", given.fold(db, event))
             if has_forgotten:
-                given.forget(db, self._erased_by(recorded))
+                _check_done(given, "forget", given.forget(db, self._erased_by(recorded)))
         except Exception as error:
             # A full disk, for one, ends a transaction, and is no fault of the projection.
             if not target.is_transient(error):
@@ -510,6 +511,18 @@ def _check_open(target: Target, db: Any, given: Projection, recorded: Recorded) 
         raise SchemaError(
             f"projection {given.name!r} has ended the runner's transaction at event {recorded.header.id!r}: "
             "what it has folded may be there twice, or not at all; mend it, and build it anew"
+        )
+
+
+def _check_done(given: Projection, method: str, returned: object) -> None:
+    """Refuse what a projection has returned if it does nothing before somebody awaits it or goes through it."""
+    if inspect.iscoroutine(returned):
+        returned.close()
+    if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise MetaError(
+            f"{method} of projection {given.name!r} returned {type(returned).__name__!r}, which nobody awaits or goes "
+            "through: let it return when all is done",
+            field=method,
         )
 
 

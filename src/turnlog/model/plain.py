@@ -27,6 +27,18 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
+def check_plain(function: object, field: str, owner: str) -> None:
+    """Check that a function of somebody's does what it does when it is called.
+
+    Raises:
+        MetaError: it gives something to be awaited.
+    """
+    if is_async(function):
+        raise MetaError(
+            f"{field} of {owner}: expected a plain function, got an async one, which nobody would await", field=field
+        )
+
+
 def check_one_of(value: object, known: Sequence[str], field: str) -> None:
     """Check that a value is one of some words.
 

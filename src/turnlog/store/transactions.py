@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from turnlog.errors import MetaError
 from turnlog.events import Arrival, DataKey, Event, Recorded, Seals
+from turnlog.model.plain import check_plain
 from turnlog.store.values import Folded, NewPayload, Placement, SealPolicy, StoredRow, Taken
 
 SQLRow = tuple[Any, ...]
@@ -53,7 +54,8 @@ class SyncProjection(ABC):
         schema: statements that make them, in SQL that SQLite and PostgreSQL both read, with a primary key each. Key
             words and types stand in capitals: each engine has its own for `TEXT`, `BLOB` and `INTEGER` (of 64 bits).
 
-    Defining a subclass raises `MetaError` where no statement of `schema` makes one of its tables like that.
+    Defining a subclass raises `MetaError` where no statement of `schema` makes one of its tables like that, or `apply`
+    is an `async def`, which nobody would await.
     """
 
     name: str
@@ -62,8 +64,9 @@ class SyncProjection(ABC):
     schema: tuple[str, ...]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Check that each table is made as every engine needs it."""
+        """Check that each table is made as every engine needs it, and that folding is done when it returns."""
         super().__init_subclass__(**options)
+        check_plain(cls.apply, "apply", f"projection {cls.__name__!r}")
         for table in getattr(cls, "tables", ()):
             made = next((sql for sql in cls.schema if sql.startswith(f"CREATE TABLE {table} (")), "")
             if "PRIMARY KEY" not in made:

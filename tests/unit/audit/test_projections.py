@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog.audit.projections import differences
+from turnlog.errors import MetaError
 from turnlog.store import FoldTransaction, SyncProjection
 from turnlog.store.sqlite.transactions import SQLiteSQL
 
@@ -52,6 +53,16 @@ def test_every_row_that_differs_is_counted(stored: list[tuple[Any, ...]], rebuil
         found = list(differences(SQLiteSQL(one.cursor()), SQLiteSQL(other.cursor()), Pairs()))
     apart = set(map(repr, stored)) ^ set(map(repr, rebuilt))
     assert [difference.rows for difference in found] == ([len(apart)] if apart else [])
+
+
+def test_projection_that_folds_later_is_refused() -> None:
+    """Nobody would await it."""
+
+    async def apply(*_: object) -> None:
+        """Do nothing yet."""
+
+    with pytest.raises(MetaError, match="apply of projection 'Late': expected a plain function, got an async one"):
+        type("Late", (Pairs,), {"apply": apply})
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from types import FrameType
@@ -96,6 +97,62 @@ def rows(target: AnyTarget, statement: str = "SELECT turn, words FROM words ORDE
 
 def runner(log: TurnLog, target: Target, *projections: Projection) -> Runner:
     return Runner(log.store, target, projections or (Words(),))
+
+
+@pytest.mark.parametrize("method", ["fold", "forget", "copied"])
+def test_projection_of_an_async_function_is_refused(method: str) -> None:
+    """Where it is made: nobody would await what it gives."""
+
+    async def later(*_: object) -> None:
+        """Do nothing yet."""
+
+    said = f"{method} of projection 'Late': expected a plain function, got an async one, which nobody would await"
+    with pytest.raises(MetaError, match=said):
+        type("Late", (Words,), {method: later})
+
+
+def test_async_functions_are_refused_by_the_decorator() -> None:
+    """Whichever of them, and what is called as one."""
+
+    async def fold(db: AnyCursor, event: LogEvent) -> None:
+        """Do nothing yet."""
+
+    class Late:
+        async def __call__(self, db: AnyCursor, event: LogEvent) -> None:
+            """Do nothing yet."""
+
+    for late in (fold, partial(fold), Late()):
+        with pytest.raises(MetaError, match="expected a plain function"):
+            projection("acme.late")(late)  # type: ignore[arg-type]
+    with pytest.raises(MetaError, match="forget of projection 'plain'"):
+
+        @projection("acme.late", forget=fold)  # type: ignore[arg-type]
+        def plain(db: AnyCursor, event: LogEvent) -> None:
+            """Do all."""
+
+
+async def _later() -> None:
+    """Do nothing yet."""
+
+
+def _generated() -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("method", ["fold", "forget"])
+@pytest.mark.parametrize("later", [_later, _generated])
+def test_projection_that_has_done_nothing_yet_is_paused(
+    log: TurnLog, target: AnyTarget, method: str, later: Callable[[], object]
+) -> None:
+    """It has returned what is to be awaited, or gone through: that is seen when it is called."""
+    late = type("Late", (Words,), {method: lambda *_: later()})()
+    log.erase(turn=log.add_turn("one").id, reason="asked")
+    [status] = runner(log, target, late).run()
+    kind = "coroutine" if later is _later else "generator"
+    assert status.error == (
+        f"MetaError: {method} of projection 'acme.words' returned {kind!r}, which nobody awaits or goes through: let "
+        "it return when all is done"
+    )
 
 
 def test_events_are_folded_once(log: TurnLog, target: AnyTarget) -> None:
