@@ -381,7 +381,7 @@ class PostgresTarget(Target):
         with self.transaction() as db:
             rows = db.execute("SELECT name, objects FROM turnlog_projections").fetchall()
         taken = {name: msgspec.json.decode(objects, type=list[tuple[str, str]]) for name, objects in rows}
-        check_free(projection, {name: [each.strip('"') for _, each in objects] for name, objects in taken.items()})
+        check_free(projection, {name: [_unquoted(each) for _, each in objects] for name, objects in taken.items()})
         name = self._beginning(projection) + token_hex(6)
         built = self.sibling(name)
         with self.converted():
@@ -518,6 +518,11 @@ def _wait_for_locks(connection: psycopg.Connection[Any], timeout_s: float) -> No
 
 def _drop_schema(connection: psycopg.Connection[Any], schema: str) -> None:
     connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+def _unquoted(name: str) -> str:
+    """Return the name that a catalog has quoted, where that is needed."""
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
 def _verbatim(text: str) -> sql.SQL:

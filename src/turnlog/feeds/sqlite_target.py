@@ -299,7 +299,7 @@ class SQLiteTarget(Target, Resting):
         rows = db.execute("SELECT objects FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
         for (objects,) in rows:
             for each in msgspec.json.decode(objects, type=list[str]):
-                db.execute(f'DROP TABLE IF EXISTS "{each}"')
+                db.execute(f"DROP TABLE IF EXISTS {_quoted(each)}")
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""
@@ -482,13 +482,19 @@ taken for a denial by `sqlite3`, which drops it.
 
 
 def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:
-    columns = [name for _, name, *_ in source.execute(f'PRAGMA table_info("{table}")').fetchall()]
+    columns = [name for _, name, *_ in source.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()]
     marks = ", ".join("?" * len(columns))
-    names = ", ".join(f'"{name}"' for name in columns)
+    names = ", ".join(map(_quoted, columns))
     db.executemany(
-        f'INSERT INTO "{table}" ({names}) VALUES ({marks})',
-        _rows(source.connection, f'SELECT {names} FROM "{table}" ORDER BY rowid'),
+        f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})",
+        _rows(source.connection, f"SELECT {names} FROM {_quoted(table)} ORDER BY rowid"),
     )
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a table or a column as a statement has it."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[Any]]:

@@ -476,6 +476,37 @@ def test_one_topic_or_table_can_be_a_text(log: TurnLog, target: AnyTarget) -> No
     assert rows(target, "SELECT id FROM seen") == [(turn.id,)]
 
 
+def test_names_of_tables_and_columns_are_quoted(log: TurnLog, target: AnyTarget) -> None:
+    """Whatever is in them; built anew, erased from, and known as taken."""
+    table = 'we"ird ""name'
+    quoted = '"we""ird """"name"'
+
+    def weird(name: str, version: int) -> Projection:
+        @projection(
+            name,
+            version=version,
+            topics="gpt.turn",
+            schema=[f'CREATE TABLE {quoted} ("a""b" TEXT, "order" TEXT)'],
+            tables=table,
+            forget=lambda db, _: run(db, f"DELETE FROM {quoted}"),
+        )
+        def fold(db: AnyCursor, event: LogEvent) -> None:
+            run(db, f"INSERT INTO {quoted} VALUES (?, ?)", event.id, "x")
+
+        return fold
+
+    turn = log.add_turn("one")
+    for version in (1, 2):
+        [status] = runner(log, target, weird("acme.weird", version)).run()
+        assert (status.version, status.error) == (version, None)
+        assert rows(target, f'SELECT "a""b", "order" FROM {quoted}') == [(turn.id, "x")]
+    with pytest.raises(SchemaError, match=r"is that of projection 'acme\.weird'"):
+        runner(log, target, weird("acme.other", 1)).run()
+    log.erase(turn=turn.id, reason="asked")
+    [status] = runner(log, target, weird("acme.weird", 2)).run()
+    assert (status.error, status.has_traces, rows(target, f"SELECT * FROM {quoted}")) == (None, False, [])
+
+
 def test_disk_that_is_full_in_the_middle_is_told_as_that(log: TurnLog, tmp_path: Path) -> None:
     """SQLite rolls the transaction back by itself then. The projection goes on once there is room."""
     pages = iter((8, 1000, 1000, 1000))
