@@ -287,6 +287,8 @@ def test_feed_that_cannot_begin_is_not_listed(turnlog: Command, tmp_path: Path) 
     [
         (("jsonl", ""), "the folder has no name"),
         (("parquet", ""), "the folder has no name"),
+        (("jsonl", "out", "--name", ""), "the name of the feed is empty: give one, or none for what it delivers to"),
+        (("jsonl", "out", "--name", "x" * 201), "the name of the feed has 201 characters: give one of up to 200"),
         (("jsonl", "out", "--after", "-1"), "after is -1"),
         (("jsonl", "out", "--batch", "0"), "batch is 0"),
         (("jsonl", "out", "--file-mb", "0"), "--file-mb"),

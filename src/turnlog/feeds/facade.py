@@ -38,6 +38,9 @@ _log = logger("turnlog.feeds")
 SUFFIX = "-projections"
 """What the name of the file beside a store adds to that of the store, which has the projections of every log."""
 
+NAME_CHARACTERS_MAX = 200
+"""How long the name of a feed may be that is given to it."""
+
 FEEDS_SUFFIX = "-feeds"
 """What the name of the file adds that says how far feeds to sinks have come."""
 
@@ -259,7 +262,7 @@ class Feeds:
 
         Args:
             sink: where to deliver to.
-            name: the feed's name; by default the kind and the destination of the sink.
+            name: the feed's name, up to 200 characters; by default the kind and the destination of the sink.
             topics: only events of these topics; empty for those that the sink wants, which are all but for few sinks.
                 A sink that cannot take back what was erased is delivered erasures as well.
             after: where a new feed begins: only events above this global position; in a folder that has files, only
@@ -275,6 +278,8 @@ class Feeds:
         """
         if not isinstance(sink, sinks.Sink):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
             raise MetaError(f"sink: {type(sink).__name__} is no Sink: give such as JSONLines(folder)", field="sink")
+        if name is not None:
+            self._check_name(name)
         given = (topics,) if isinstance(topics, str) else tuple(topics)
         wanted = tuple(check_type(topic, str, "topics") for topic in given) or sink.topics
         if wanted and sink.wants_erasures:
@@ -352,6 +357,20 @@ class Feeds:
         """
         found = [self._forget_in_projections(), self._forget_in_feeds()]
         return "; ".join(why for why in found if why is not None) or None
+
+    def _check_name(self, name: str) -> None:
+        """Check the name of a feed. One that there is may be longer: that of its destination, or of an earlier version.
+
+        Raises:
+            MetaError: it is none.
+        """
+        if not check_type(name, str, "name"):
+            raise MetaError("the name of the feed is empty: give one, or none for what it delivers to", field="name")
+        if len(name) > NAME_CHARACTERS_MAX and self._states.load(name) is None:
+            raise MetaError(
+                f"the name of the feed has {len(name):,} characters: give one of up to {NAME_CHARACTERS_MAX}",
+                field="name",
+            )
 
     def _feed_state(self, name: str) -> FeedState:
         state = self._states.load(name)

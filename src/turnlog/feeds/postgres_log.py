@@ -10,7 +10,7 @@ import psycopg
 from psycopg import errors, sql
 
 from turnlog.feeds.postgres_ahead import AheadCursor
-from turnlog.feeds.postgres_target import NAME_BYTES_MAX, PostgresTarget, digest
+from turnlog.feeds.postgres_target import PostgresTarget, digest
 from turnlog.feeds.search import (
     BY_TURN,
     COLUMNS,
@@ -28,7 +28,7 @@ from turnlog.feeds.search import (
     words_of,
 )
 from turnlog.feeds.words import Words, snippets
-from turnlog.store.postgres.connections import Address
+from turnlog.store.postgres.connections import NAME_BYTES_MAX, Address
 from turnlog.store.postgres.schema import dialect
 
 LEXEME_CHARACTERS = 100

@@ -20,16 +20,13 @@ from turnlog.errors import StoreBusyError, StoreError, StoreFullError, StoreOpen
 from turnlog.feeds.postgres_ahead import AheadConnection, AheadCursor
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
-from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding
+from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding, check_schema
 from turnlog.store.postgres.erasing import wait_for_readers
 from turnlog.store.postgres.errors import is_lost, store_error
 from turnlog.store.postgres.locks import lock_number
 
 SCHEMA = "turnlog_projections"
 """The schema of projections, where none is named."""
-
-NAME_BYTES_MAX = 63
-"""Longer names are cut by PostgreSQL."""
 
 SCRUB_TIMEOUT_S = 2.0
 """How long to wait for those who read a table that is to be written anew. The next run tries again."""
@@ -104,8 +101,7 @@ class PostgresTarget(Target):
         Raises:
             StoreOpenError: one of them cannot be read.
         """
-        if not schema or "\0" in schema or schema.startswith("pg_") or len(schema.encode()) > NAME_BYTES_MAX:
-            raise StoreOpenError(f"{schema!r} cannot be the schema of projections")
+        check_schema(schema, "projections")
         self.schema = schema
         self._search_path = tuple(search_path)
         if conninfo.partition("://")[0] in SCHEMES:

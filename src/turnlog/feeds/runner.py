@@ -74,11 +74,13 @@ class Runner:
             projections: the projections.
 
         Raises:
-            MetaError: one of these is something else, or a projection has no proper name or version.
+            MetaError: one of these is something else, the target is a file of the log, or a projection has no proper
+                name or version.
             ConflictError: two have the same name.
         """
         self._store = _store_of(store)
         self._target = _checked(target, Target, "target", "give SQLiteTarget(path) or PostgresTarget(url)")
+        self._target.check_apart(self._store)
         if isinstance(projections, Projection):
             raise MetaError("projections: give a list of them, also of one", field="projections")
         for given in projections:

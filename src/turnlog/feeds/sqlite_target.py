@@ -17,9 +17,10 @@ from typing import Any, cast
 
 import msgspec
 
-from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, os_reason
+from turnlog.errors import MetaError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, os_reason
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
+from turnlog.store import Store, parse_url
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
@@ -86,6 +87,17 @@ class SQLiteTarget(Target, Resting):
         self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX))
         self._release: Release | None = None
         rests(self)
+
+    def check_apart(self, store: Store) -> None:
+        """Raise where the file is the log's, by whatever name, or one of those beside it."""
+        log = parse_url(store.url)
+        if log is None or self._is_in_memory:
+            return
+        if any(_is_same(self._path, log.with_name(log.name + end)) for end in _ENDINGS):
+            raise MetaError(
+                f"target: {self.place!r} is a file of the log itself: name another one, such as '{log.name}-mine'",
+                field="target",
+            )
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Cursor]:
@@ -499,6 +511,14 @@ def _quoted(name: str) -> str:
 
 def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[Any]]:
     yield from connection.cursor().execute(statement)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Tell whether two paths are those of one file."""
+    try:
+        return path.samefile(other)
+    except OSError:
+        return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _remove(path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from turnlog.errors import SchemaError
 from turnlog.feeds.projection import Projection, Skip, State
+from turnlog.store import Store
 
 BUSY_TIMEOUT_S = 60.0
 
@@ -26,6 +27,13 @@ class Target(ABC):
 
     place: str
     can_be_ahead: bool = False
+
+    def check_apart(self, store: Store) -> None:  # noqa: B027 - most are another database anyway
+        """Raise where it is in the database of a log.
+
+        Raises:
+            MetaError: it is: a log has no tables but its own.
+        """
 
     @abstractmethod
     def transaction(self) -> Any:

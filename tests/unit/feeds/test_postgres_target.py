@@ -428,8 +428,14 @@ def test_places_are_read(kept_postgres_url: str) -> None:
         target = PostgresTarget(given, "views")
         assert target.place.endswith("?schema=views")
         assert "secret" not in target.place
-    for schema in ("", "x" * 64, "ü" * 32, "pg_views", "a\0b"):
-        with pytest.raises(StoreOpenError, match="schema of projections"):
+    for schema, why in (
+        ("", "it is empty"),
+        ("x" * 64, "it has more than 63 bytes"),
+        ("ü" * 32, "it has more than 63 bytes"),
+        ("pg_views", "names that begin with 'pg_' are PostgreSQL's own"),
+        ("a\0b", "it has a NUL character"),
+    ):
+        with pytest.raises(StoreOpenError, match=f"cannot be the schema of projections, give another name: {why}"):
             PostgresTarget(kept_postgres_url, schema)
     with pytest.raises(StoreOpenError) as told:
         PostgresTarget("password=secret dbname")

@@ -155,6 +155,18 @@ def test_projection_that_has_done_nothing_yet_is_paused(
     )
 
 
+def test_file_of_the_log_is_no_target(log: TurnLog, tmp_path: Path) -> None:
+    """By whatever name: a log has no tables but its own."""
+    (tmp_path / "link.db").symlink_to("log.db")
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "log.db")
+    for name in ("log.db", "link.db", "hard.db", "log.db-wal", "log.db-journal"):
+        with pytest.raises(MetaError, match=f"'{tmp_path}/{name}' is a file of the log itself: name another one"):
+            runner(log, SQLiteTarget(tmp_path / name))
+    assert runner(log, SQLiteTarget(tmp_path / "log.db-mine")).run()[0].error is None
+    with TurnLog.open("memory://") as other:
+        runner(other, SQLiteTarget(":memory:")).run()
+
+
 def test_events_are_folded_once(log: TurnLog, target: AnyTarget) -> None:
     """However often it runs, and whoever runs it."""
     turns = [log.add_turn(text) for text in ("one", "one two", "one two three")]

@@ -669,12 +669,34 @@ def test_feed_of_an_earlier_version_takes_what_the_next_call_says(filed: TurnLog
     assert filed.feeds.feed(Shelf(), public=True).run().position == 2
 
 
-@pytest.mark.parametrize("wrong", [{"after": -1}, {"batch": 0}, {"attempts": 0}, {"name": "a\nb"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"after": -1},
+        {"batch": 0},
+        {"attempts": 0},
+        {"name": "a\nb"},
+        {"name": ""},
+        {"name": 5},
+        {"name": "x" * 201},
+    ],
+)
 def test_what_is_asked_for_is_checked(filed: TurnLog, wrong: dict[str, Any]) -> None:
     """Before anything is kept."""
     with pytest.raises(MetaError):
         filed.feeds.feed(Shelf(), **wrong)
     assert filed.feeds.all() == []
+
+
+def test_name_that_a_feed_has_already_may_be_longer(filed: TurnLog, tmp_path: Path) -> None:
+    """It is that of a destination, or of before: such a feed goes on, and erasures reach what it has delivered."""
+    turn = filed.add_turn("a word of theirs")
+    folder = tmp_path / ("x" * 200)
+    name = filed.feeds.feed(JSONLines(folder)).run().name
+    assert len(name) > 200
+    assert filed.feeds.feed(JSONLines(folder), name=name).run().position == 2
+    assert filed.erase(turn=turn.id, reason="asked").remains is None
+    filed.feeds.remove(name)
 
 
 def test_files_are_their_owners_alone(filed: TurnLog, tmp_path: Path) -> None:

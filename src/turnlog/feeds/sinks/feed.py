@@ -116,7 +116,7 @@ class Feed:
         Raises:
             MetaError: something of it is not what it should be.
         """
-        self.name = name or f"{sink.kind}:{sink.destination}"
+        self.name = f"{sink.kind}:{sink.destination}" if name is None else name
         if not self.name.isprintable():
             raise MetaError(f"{self.name!r} is no name for a feed: it has control characters", field="name")
         for field, value, least in (("after", after, 0), ("batch", batch, 1), ("attempts", attempts, 1)):

@@ -32,7 +32,7 @@ SCHEMA_OPTION = "schema"
 PAYLOADS_OPTION = "payloads"
 """What names the place of large payloads in a URL. All else in its query is libpq's."""
 
-_NAME_BYTES_MAX = 63
+NAME_BYTES_MAX = 63
 """PostgreSQL cuts longer names."""
 
 READERS_KEPT = 8
@@ -47,6 +47,29 @@ SCHEMES = ("postgresql", "postgres")
 
 _open: WeakSet[psycopg.Connection[Any]] = WeakSet()
 """The connections of this process, and in a forked one what it has got of them."""
+
+
+def check_schema(name: str, of: str) -> None:
+    """Check that a schema can have a name.
+
+    Args:
+        name: the name.
+        of: what is in the schema, for people.
+
+    Raises:
+        StoreOpenError: it cannot.
+    """
+    if not name:
+        why = "it is empty"
+    elif "\0" in name:
+        why = "it has a NUL character"
+    elif name.startswith("pg_"):
+        why = "names that begin with 'pg_' are PostgreSQL's own"
+    elif len(name.encode()) > NAME_BYTES_MAX:
+        why = f"it has more than {NAME_BYTES_MAX} bytes"
+    else:
+        return
+    raise StoreOpenError(f"{name!r} cannot be the schema of {of}, give another name: {why}")
 
 
 class Address:
@@ -90,10 +113,7 @@ class Address:
             raise StoreOpenError(f"the store's URL gives {twice!r} more than once: give it once")
         self.schema = options.pop(SCHEMA_OPTION, SCHEMA)
         self.payloads = options.pop(PAYLOADS_OPTION, None)
-        if not self.schema or "\0" in self.schema or self.schema.startswith("pg_"):
-            raise StoreOpenError(f"{self.schema!r} cannot be the schema of a log")
-        if len(self.schema.encode()) > _NAME_BYTES_MAX:
-            raise StoreOpenError(f"the schema {self.schema!r} has a name of more than {_NAME_BYTES_MAX} bytes")
+        check_schema(self.schema, "a log")
         # Whatever the environment, a service file or the server say: texts are sent as UTF-8.
         options["client_encoding"] = "utf8"
         self._keeps_session = False
