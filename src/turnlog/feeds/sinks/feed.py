@@ -67,7 +67,8 @@ class FeedStatus(Struct, frozen=True, kw_only=True):
         position: the global position up to which all was delivered, or is not wanted.
         lag: number of events of the log behind that.
         lag_s: how long ago the first of these was recorded, in seconds; 0 without any.
-        delivered: number of events that the destination has acknowledged.
+        delivered: number of events that the destination has acknowledged to the feed: without those in a folder that it
+            was killed before it could count, and again with those that were delivered again.
         delivered_time: when it last did, ISO 8601 in UTC; None if it never did.
         error: why it does not go on, one line; None if it does.
         error_time: since when, ISO 8601 in UTC.
