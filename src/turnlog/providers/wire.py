@@ -8,17 +8,17 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
 from turnlog.errors import ProviderError
 from turnlog.model.api_keys import stands_out
 from turnlog.model.json_text import UNREADABLE
-from turnlog.providers.raw_json import unreadable
+from turnlog.providers.raw_json import read_object, text_of, unreadable
 
 if TYPE_CHECKING:
     from turnlog.providers.interface import Connection
@@ -161,8 +161,33 @@ class EventBytes:
         return [event] if event else []
 
 
+class EventsUpToLast(EventBytes):
+    """Cuts out events up to the one that nothing comes after, so that a connection kept open is not waited for.
+
+    Nor does it matter how the connection ends then.
+
+    Attributes:
+        last: the types that the last event can have.
+    """
+
+    last: ClassVar[frozenset[str]]
+
+    def add(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes; return the data of the events that end in them."""
+        events = super().add(chunk)
+        end = next((place for place, event in enumerate(events, 1) if self._is_last(event)), None)
+        return events if end is None else [*events[:end], DONE]
+
+    def _is_last(self, event: bytes) -> bool:
+        if not any(b'"%b"' % name.encode() in event for name in self.last):
+            return False
+        with suppress(*UNREADABLE):
+            return text_of(read_object(event).get("type")) in self.last
+        return False
+
+
 def events_in(chunks: Iterable[bytes], parts: EventCutter | None = None) -> Iterator[bytes]:
-    """Iterate over the raw events in the bytes of a stream, up to `[DONE]` where the wire has that.
+    """Iterate over the raw events in the bytes of a stream, up to `[DONE]`, or where what cuts them puts that.
 
     An event that the stream ends in before its empty line is one too: nothing that arrived is lost.
 

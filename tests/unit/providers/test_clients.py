@@ -528,6 +528,19 @@ def test_what_came_before_a_stream_broke_off_is_kept(
     assert reply.response.content == adapter.aggregate(come, model=MODELS[adapter.name]).content != ()
 
 
+@pytest.mark.parametrize("name", ["anthropic", "cohere", "openai_responses"])
+@pytest.mark.parametrize("end", ["hang", "cut"])
+def test_a_stream_is_over_with_its_terminal_event(name: str, end: str, call: Call) -> None:
+    """However the connection ends behind it, if it does, the reply is whole."""
+    adapter = get(name)
+    come = events_of(_case(adapter))
+    with WireServer(_stream(adapter, **{end: True})) as server:
+        reply = call(adapter, _request(adapter), _connection(server, timeout_s=SILENCE_S))
+    assert list(reply.events) == list(come)
+    assert reply.response == adapter.aggregate(come, model=MODELS[name])
+    assert reply.response.error is None
+
+
 def test_server_that_is_not_there_is_an_error(adapter: Provider, call: Call) -> None:
     """Nobody listens at an address that was just given back."""
     with WireServer() as server:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any, ClassVar
 
 import msgspec
 
-from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.http import timeouts
-from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
-from turnlog.providers.raw_json import read_object, text_of
+from turnlog.providers.interface import Connection, PreparedRequest
+from turnlog.providers.raw_json import read_object
 from turnlog.providers.sdk import SdkClient
-from turnlog.providers.wire import DONE, EventBytes, no_models
+from turnlog.providers.wire import EventsUpToLast, no_models
 
 SAMPLING_VERSION = "2023-06-01"
 """The last API version that has `temperature`, `top_p` and `top_k`; later ones refuse a request with any of them
@@ -22,22 +20,10 @@ MODELS_A_PAGE = 1000
 """How many models are asked for at once: the most that the API gives."""
 
 
-class UpToStop(EventBytes):
-    """Cuts out events up to the one that nothing comes after, so that a connection kept open is not waited for."""
+class UpToStop(EventsUpToLast):
+    """Cuts out events up to the stop of the message."""
 
-    def add(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes; return the data of the events that end in them."""
-        events = super().add(chunk)
-        last = next((place for place, event in enumerate(events, 1) if _is_last(event)), None)
-        return events if last is None else [*events[:last], DONE]
-
-
-def _is_last(event: RawEvent) -> bool:
-    if b'"message_stop"' not in event:
-        return False
-    with suppress(*UNREADABLE):
-        return text_of(read_object(event).get("type")) == "message_stop"
-    return False
+    last = frozenset({"message_stop"})
 
 
 class AnthropicClient(SdkClient):

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from turnlog.providers.http import HttpClient, Page
 from turnlog.providers.interface import Connection, PreparedRequest
+from turnlog.providers.wire import EventsUpToLast
 
 HOME = "https://api.cohere.com"
 
@@ -20,8 +21,16 @@ class _Models(Page, kw_only=True):
     token: str | None = msgspec.field(default=None, name="next_page_token")
 
 
+class UpToEnd(EventsUpToLast):
+    """Cuts out events up to the end of the message."""
+
+    last = frozenset({"message-end"})
+
+
 class CohereClient(HttpClient):
     """The network of Cohere: see `HttpClient`."""
+
+    events = UpToEnd
 
     def _url(self, adapter: str, request: PreparedRequest, connection: Connection) -> str:
         del adapter, request

@@ -86,12 +86,14 @@ _PARTS = {
     "response.reasoning_summary_part": ("reasoning", "summary"),
     "response.reasoning_part": ("reasoning", "content"),
 }
-_ENDS = {
+ENDS = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
+"""The types of the last event of a stream, each with the status of the response."""
+
 _SHOWN = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "text",
@@ -157,8 +159,8 @@ class Reader(EventReader):
         if found.type == "error":
             error = _error_of(found) or {"code": raw(found.code), "message": raw(found.message)}
             self._error = self._error or self._told(error)
-        elif found.type in _ENDS:
-            self._end = _ENDS[found.type]
+        elif found.type in ENDS:
+            self._end = ENDS[found.type]
             self._response = fields_of(found.response) or self._response
         else:
             self._response = fields_of(found.response) or self._response
