@@ -101,11 +101,12 @@ RESERVED = (
 )
 _MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
-_MODEL_GENERATION = re.compile("(?:^|/)gemini-([0-9]+)")
+_MODEL_GENERATION = re.compile("(?:^|/)gemini-([0-9]*)")
 _FIRST_GENERATION_WITH_SIGNATURES = 3
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """What the API takes for the signature of a call that another model made (Gemini API, "Thought Signatures"). From
-Gemini 3 on models refuse calls without one."""
+Gemini 3 on models refuse calls without one; older ones do not look at it. Where a name says no generation, as that of
+an alias (`gemini-flash-latest`), the model may be a new one."""
 
 Part: TypeAlias = "dict[str, Any] | Raw"
 
@@ -150,7 +151,7 @@ def encode_message(carried: Carried) -> list[bytes]:
 
 def _asks_for_signatures(model: str) -> bool:
     found = _MODEL_GENERATION.search(model)
-    return found is not None and int(found[1]) >= _FIRST_GENERATION_WITH_SIGNATURES
+    return found is not None and int(found[1] or _FIRST_GENERATION_WITH_SIGNATURES) >= _FIRST_GENERATION_WITH_SIGNATURES
 
 
 def _sign_foreign_call(parts: Sequence[Part]) -> None:

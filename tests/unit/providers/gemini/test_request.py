@@ -140,10 +140,13 @@ def test_schema_that_is_none_is_refused(schema: str) -> None:
 
 @pytest.mark.parametrize(
     ("model", "signed"),
-    [("gemini-3-pro-preview", True), ("models/gemini-10", True), ("gemini-2.5-flash", False), ("gemma-3", False)],
+    [
+        *((name, True) for name in ("gemini-3-pro-preview", "models/gemini-10", "gemini-pro-latest")),
+        *((name, False) for name in ("gemini-2.5-flash", "models/gemini-2.0-flash", "gemma-3")),
+    ],
 )
 def test_call_of_another_model_is_marked_for_models_that_ask_for_signatures(model: str, signed: bool) -> None:
-    """Only the first of a message: parallel calls have one signature."""
+    """Only the first of a message: parallel calls have one signature. A name that says no generation may be new."""
     calls = [{"type": "tool_use", "id": name, "name": name, "input": {}} for name in ("a", "b")]
     results = [{"type": "tool_result", "tool_use_id": name, "name": name, "content": "x"} for name in ("a", "b")]
     given = window(message("assistant", *calls), message("user", *results))

@@ -10,7 +10,7 @@ from turnlog.model import ContextWindow, Message, Response, Tool, content_bytes,
 from turnlog.providers import OnLoss, PreparedRequest
 from turnlog.providers.gemini import Gemini
 
-MODEL = "gemini-test"
+MODEL = "gemini-2.5-test"
 OWN = {"provider": "gemini", "api": "generate_content", "model": MODEL}
 """Where the conversations of these tests go to."""
 
