@@ -214,6 +214,7 @@ class Provider(ABC):
         offered = tools if names is None else losses.named(tools, names)
         params = {} if params is None else params
         self.check_parameters(params)
+        fitting = self._fitting(params, carried, window, model, losses)
         frame = self._frame(
             FrameInput(
                 system=carried.system,
@@ -222,7 +223,7 @@ class Provider(ABC):
                 search=_asks_for_search(options.get("search")) and self._searches(losses),
                 tool_mode=tool_mode if isinstance(tool_mode, str) else None,
                 model=model,
-                params=self._with_output(params, offered, model, losses),
+                params=self._with_output(fitting, offered, model, losses),
                 stream=stream,
                 on_loss=on_loss,
                 losses=losses,
@@ -254,6 +255,13 @@ class Provider(ABC):
         for name in params:
             if name in self.reserved:
                 raise ContentError(f"params.{name}: the request sets it itself: leave it out", field=f"params.{name}")
+
+    def _fitting(
+        self, params: Parameters, carried: CarriedConversation, window: ContextWindow, model: str, losses: Losses
+    ) -> Parameters:
+        """Return the parameters that can stand beside a conversation; the others are losses."""
+        del carried, window, model, losses
+        return params
 
     def _searches(self, losses: Losses) -> bool:
         """Return whether the wire searches; a loss where it does not."""

@@ -25,7 +25,14 @@ class Losses:
         self.entries: list[LossEntry] = []
 
     def lose(
-        self, kind: LossKind, block: str, why: str, *, harmless: bool = False, advice: str = "leave it out"
+        self,
+        kind: LossKind,
+        block: str,
+        why: str,
+        *,
+        harmless: bool = False,
+        advice: str = "leave it out",
+        turn: str = "",
     ) -> None:
         """Take note of a loss, where it is allowed.
 
@@ -35,6 +42,7 @@ class Losses:
             why: what exactly, and why, as in `stop_sequences ['x']: the wire has none`.
             harmless: whether it may be lost where nothing was said. With `error` nothing may be.
             advice: what to do in place of allowing it.
+            turn: the turn that it is lost for, where it is one.
 
         Raises:
             UnsupportedContentError: it is not allowed.
@@ -45,8 +53,9 @@ class Losses:
                 f"{self._adapter} {what} {why}: {advice}, or allow losses with on_loss='report'",
                 provider=self._adapter,
                 block=block,
+                turn=turn or None,
             )
-        self.entries.append(LossEntry(kind=kind, turn="", block=block, why=why))
+        self.entries.append(LossEntry(kind=kind, turn=turn, block=block, why=why))
 
     def lose_keywords(self, tool: Tool, removed: Sequence[str], advice: str = "leave it out") -> None:
         """Take note of the keywords that the schema of a tool does not have any more; of none where there are none."""

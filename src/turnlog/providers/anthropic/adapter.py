@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Raw
 
-from turnlog.model import Tool
+from turnlog.model import ContextWindow, Tool
 from turnlog.providers.anthropic import reply, request
 from turnlog.providers.anthropic.breakpoints import with_breakpoints
 from turnlog.providers.anthropic.client import CLIENT
@@ -21,6 +21,7 @@ from turnlog.providers.interface import (
 from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.server_calls import ServerPart
+from turnlog.providers.tool_loops import is_claude, without_thinking
 from turnlog.providers.tool_names import ToolNames
 
 _DOCUMENTS = ("image/jpeg", "image/png", "image/gif", "image/webp", "application/pdf")
@@ -36,7 +37,7 @@ class Anthropic(Provider):
     name = "anthropic"
     provider = "anthropic"
     api = "messages"
-    version = "5"
+    version = "6"
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     base_url_variable = "ANTHROPIC_BASE_URL"
@@ -67,6 +68,13 @@ class Anthropic(Provider):
 
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)
+
+    def _fitting(
+        self, params: Parameters, carried: CarriedConversation, window: ContextWindow, model: str, losses: Losses
+    ) -> Parameters:
+        if not (self._at_home or is_claude(model)):
+            return params
+        return without_thinking(params, carried.messages, window, losses, request.kind_in_loop)
 
     def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
         of_system = carried.system_cached and bool(carried.system)

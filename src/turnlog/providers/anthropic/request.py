@@ -21,6 +21,7 @@ from turnlog.providers.raw_json import Fields, fields_of, text_of
 from turnlog.providers.results import error_in_text
 from turnlog.providers.server_calls import ServerPart
 from turnlog.providers.tool_choice import tool_choice
+from turnlog.providers.tool_loops import Kind
 
 MAX_TOKENS = 8192
 """`max_tokens` where no parameter sets it, beside the budget of thinking, which it counts too: the API asks for one."""
@@ -32,6 +33,12 @@ WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 """The search tool, which the provider runs itself."""
 
 RESERVED = ("model", "messages", "stream", "system", "tools")
+_KINDS: Mapping[str, Kind] = {
+    "thinking": "thinking",
+    "redacted_thinking": "thinking",
+    "tool_use": "call",
+    "tool_result": "result",
+}
 _COMBINATIONS = ("allOf", "anyOf", "oneOf")
 
 
@@ -104,6 +111,11 @@ def server_part(block: Raw) -> ServerPart | None:
     if call_id is None or not (is_result or kind.endswith("_tool_use")):
         return None
     return ServerPart(call_id=call_id, is_result=is_result)
+
+
+def kind_in_loop(block: Fields) -> Kind | None:
+    """Return what of a loop of tools a block is."""
+    return _KINDS.get(text_of(block.get("type")) or "")
 
 
 def frame_body(given: FrameInput) -> Frame:

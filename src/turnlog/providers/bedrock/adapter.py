@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from msgspec import Raw
 
@@ -16,6 +17,7 @@ from turnlog.providers.losses import Losses
 from turnlog.providers.output_schema import OutputSchema
 from turnlog.providers.reader import ReplyReader
 from turnlog.providers.server_calls import ServerPart
+from turnlog.providers.tool_loops import is_claude, without_thinking
 from turnlog.providers.tool_names import ToolNames
 
 
@@ -30,7 +32,7 @@ class Bedrock(Provider):
     name = "bedrock"
     provider = "bedrock"
     api = "converse"
-    version = "5"
+    version = "6"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
     reserved = request.RESERVED
@@ -72,6 +74,19 @@ class Bedrock(Provider):
 
     def _frame(self, given: FrameInput) -> Frame:
         return request.frame_body(given)
+
+    def _fitting(
+        self, params: Parameters, carried: CarriedConversation, window: ContextWindow, model: str, losses: Losses
+    ) -> Parameters:
+        if not is_claude(model):
+            return params
+        fitting = without_thinking(params, carried.messages, window, losses, request.kind_in_loop)
+        further = params.get(request.FURTHER)
+        if not isinstance(further, Mapping):
+            return fitting
+        further = cast("Parameters", further)
+        kept = without_thinking(further, carried.messages, window, losses, request.kind_in_loop)
+        return fitting if kept is further else {**fitting, request.FURTHER: kept}
 
     def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
         del params

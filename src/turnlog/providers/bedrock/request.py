@@ -31,10 +31,11 @@ from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import input_of, provider_fields
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
 from turnlog.providers.losses import Losses
-from turnlog.providers.raw_json import fields_of, text_of
+from turnlog.providers.raw_json import Fields, fields_of, text_of
 from turnlog.providers.schemas import plain_object
 from turnlog.providers.server_calls import ServerPart
 from turnlog.providers.tool_choice import tool_choice
+from turnlog.providers.tool_loops import Kind
 
 MEDIA: Mapping[str, tuple[str, str]] = {
     "image/png": ("image", "png"),
@@ -94,6 +95,10 @@ _TOP_LEVEL = (
     "requestMetadata",
     "serviceTier",
 )
+FURTHER = "additionalModelRequestFields"
+"""The parameter with those that are a model's own."""
+
+_KINDS: Mapping[str, Kind] = {"reasoningContent": "thinking", "toolUse": "call", "toolResult": "result"}
 RESERVED = ("model", "modelId", "messages", "stream", "system", "toolConfig", "tools")
 
 # Messages
@@ -156,6 +161,11 @@ def server_part(block: Raw) -> ServerPart | None:
     is_result = "toolResult" in fields
     call_id = text_of((fields_of(fields.get("toolResult" if is_result else "toolUse")) or {}).get("toolUseId"))
     return None if call_id is None else ServerPart(call_id=call_id, is_result=is_result)
+
+
+def kind_in_loop(block: Fields) -> Kind | None:
+    """Return what of a loop of tools a block is."""
+    return next((kind for name, kind in _KINDS.items() if name in block), None)
 
 
 # Messages together
@@ -262,7 +272,7 @@ def _parameters(given: FrameInput) -> dict[str, Any]:
         if value is not None and name != "tool_choice"
     }
     inference = _record(params, "inferenceConfig")
-    further = _record(params, "additionalModelRequestFields")
+    further = _record(params, FURTHER)
     top: dict[str, Any] = {}
     for name, value in params.items():
         place, key = (top, name) if name in _TOP_LEVEL else (further, name)
@@ -271,7 +281,7 @@ def _parameters(given: FrameInput) -> dict[str, Any]:
         if key in place:
             raise ContentError(f"params.{name}: {key} is given twice: leave one out", field=f"params.{name}")
         place[key] = value
-    records = {"inferenceConfig": inference, "additionalModelRequestFields": further}
+    records = {"inferenceConfig": inference, FURTHER: further}
     return {name: record for name, record in records.items() if record} | top
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from tests.unit.providers.anthropic.wire import blocks, body, called, message, own, prepare, result
+from tests.unit.providers.anthropic.wire import blocks, body, called, message, own, prepare, result, window
 
 from turnlog import ContentError, UnsupportedContentError
 from turnlog.model import Tool
-from turnlog.providers import PreparedRequest
+from turnlog.providers import PreparedRequest, get_as
 
 WEATHER = Tool(name="home___weather", description="Look out.", input_schema=Raw(b'{"type":"object"}'))
 
@@ -49,6 +49,62 @@ def test_parameters_that_are_no_json_are_refused() -> None:
 def test_max_tokens_that_nobody_gave_have_room_for_thinking(given: dict[str, Any], expected: int) -> None:
     """The API counts thinking among them, and refuses a budget that they do not exceed."""
     assert body(message("user", "hi"), params=given)["max_tokens"] == expected
+
+
+ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 2000}}
+BEGUN = (message("user", "hi"), message("assistant", "so", called()), message("user", result("ok")))
+
+
+@pytest.mark.parametrize(
+    ("behind", "why"),
+    [
+        ((), ["messages[1]"]),
+        ((own(called("b")), message("user", result("ok", "b"))), ["messages[3]"]),
+        ((message("user", "quick"),), ["messages[1]"]),
+        ((own(think(), called("b")), message("user", result("ok", "b"))), []),
+        ((own("done"), message("user", "why?")), []),
+    ],
+)
+def test_a_loop_of_tools_that_began_without_thinking_goes_on_without(behind: Any, why: list[str]) -> None:
+    """The API refuses thinking in the middle of a turn. What the next turn of the user begins has it again."""
+    request = prepare(*BEGUN, *behind, params=ENABLED)
+    sent = json.loads(request.body)
+    assert sent.get("thinking") == (None if why else ENABLED["thinking"])
+    assert sent["max_tokens"] == (8192 if why else 10_192)
+    assert lost(request) == [f"dropped parameter {turn}" for turn in why]
+    assert request.params == ENABLED
+
+
+def test_thinking_that_a_loop_began_with_goes_on() -> None:
+    """Claude does not think in each message of a turn, and what it thought may not be there without the parameter."""
+    messages = (
+        own(think(), called()),
+        message("user", result("ok")),
+        own(called("b")),
+        message("user", result("", "b")),
+    )
+    assert body(message("user", "hi"), *messages, params=ENABLED)["thinking"] == ENABLED["thinking"]
+
+
+@pytest.mark.parametrize("thinking", [{"type": "adaptive"}, {"type": "disabled"}])
+def test_other_modes_of_thinking_may_begin_anywhere(thinking: Any) -> None:
+    """Only a budget has to be used from the start of a turn."""
+    assert body(*BEGUN, params={"thinking": thinking})["thinking"] == thinking
+
+
+@pytest.mark.parametrize(("model", "thinks"), [("glm-5", True), ("anthropic/claude-x", False)])
+def test_other_models_behind_the_wire_may_think_anywhere(model: str, thinks: bool) -> None:
+    """An endpoint under a name of its own has its own rules, but for Claude."""
+    request = get_as("anthropic", "myend").prepare_request(window(*BEGUN), model=model, params=ENABLED)
+    assert ("thinking" in json.loads(request.body)) is thinks
+
+
+def test_thinking_is_not_left_out_where_nothing_may_be_lost() -> None:
+    """The error names the turn."""
+    told = "anthropic cannot carry thinking: the turn that goes on calls tools, and began without it: leave it out"
+    with pytest.raises(UnsupportedContentError, match=told) as raised:
+        prepare(*BEGUN, params=ENABLED, on_loss="error")
+    assert (raised.value.block, raised.value.turn) == ("parameter", "messages[1]")
 
 
 # Documents and results

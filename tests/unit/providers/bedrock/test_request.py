@@ -224,3 +224,20 @@ def test_parameters_that_say_two_things_are_refused(params: dict[str, Any], said
     """So are those that the request sets itself."""
     with pytest.raises(ContentError, match=said):
         prepare(message("user", "a"), params=params)
+
+
+@pytest.mark.parametrize("at", ["thinking", "additionalModelRequestFields"])
+def test_a_loop_of_tools_that_began_without_thinking_goes_on_without(at: str) -> None:
+    """Claude refuses thinking in the middle of a turn, wherever the parameter was given; what it began with goes on."""
+    thinking = {"type": "enabled", "budget_tokens": 2000}
+    params = {at: thinking} if at == "thinking" else {at: {"thinking": thinking, "top_k": 5}}
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    foreign, own = message("assistant", call("a")), message("assistant", thought, call("a"), **OWN)
+    [without, with_it] = (
+        prepare(message("user", "q"), asked, message("user", result("a")), params=params) for asked in (foreign, own)
+    )
+    fields = json.loads(without.body).get("additionalModelRequestFields", {})
+    assert fields == ({} if at == "thinking" else {"top_k": 5})
+    assert losses(without) == ["dropped parameter: thinking: the turn that goes on calls tools, and began without it"]
+    assert json.loads(with_it.body)["additionalModelRequestFields"]["thinking"] == thinking
+    assert losses(with_it) == []
