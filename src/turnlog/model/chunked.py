@@ -33,6 +33,13 @@ class Chunked(Sequence[T], Generic[T]):
         longer._length = self._length + len(items)
         return longer
 
+    def with_last(self, item: T) -> Chunked[T]:
+        """Return a sequence with another last item. There has to be one."""
+        other: Chunked[T] = Chunked()
+        other._chunks = (*self._chunks[:-1], (*self._chunks[-1][:-1], item))
+        other._length = self._length
+        return other
+
     def starts_with(self, shorter: Chunked[T]) -> bool:
         """Return whether the first items are those of another sequence. Chunks that both share are not looked into."""
         whole, rest = divmod(len(shorter), CHUNK)

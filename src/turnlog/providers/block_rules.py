@@ -129,6 +129,12 @@ class BlockRules:
             return []
         return [self.without_extra(block, message, place)]
 
+    def without_blank_end(self, block: Text) -> Text | None:
+        """Return a text without the whitespace that it ends in; None where it ends in none."""
+        said = self._said(block)
+        text = said.text.rstrip()
+        return None if text == said.text else msgspec.structs.replace(said, text=text)
+
     def _is_nothing(self, text: str) -> bool:
         return not text or not (self._capabilities.blank_text or text.strip())
 

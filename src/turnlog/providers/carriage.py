@@ -24,6 +24,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
         joins_texts: whether texts of a message or a result are one string on the wire. Where what stood between them
             is left out, a blank line is there.
         blank_text: whether text can be whitespace alone. Otherwise that is dropped, as empty text always is.
+        blank_end: whether a conversation can end with a text of the assistant that ends in whitespace. Otherwise that
+            is cut, until the conversation goes on.
         thinking: which thinking goes back to the model it is of: `all`, only what is `signed`, or `none`.
         thinking_last: whether a message can end with thinking. Otherwise what it would end with is dropped.
         native: whether native blocks go back to the model they are of.
@@ -48,6 +50,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     text_documents: bool = True
     joins_texts: bool = False
     blank_text: bool = True
+    blank_end: bool = True
     thinking: Literal["all", "signed", "none"] = "none"
     thinking_last: bool = True
     native: bool = False

@@ -128,6 +128,8 @@ class Conversation:
         """The calls of the last message, if it was an assistant's: their results come next."""
         self._behind_erased = False
         """Whether the last message is an erased assistant's: the results of its calls have no calls any more."""
+        self._ending: tuple[bytes, LossEntry] | None = None
+        """What the last message of the wire is as long as the conversation ends with it, where that is not the same."""
         self._last: tuple[int, Message] | None = None
         """The last message, and its index: it may hold results of its own calls."""
 
@@ -148,8 +150,12 @@ class Conversation:
             self._go_on(messages)
         closing, losses = self._unanswered()
         self._rules.long = LongStrings()
+        carried = self._messages.extended(closing) if closing else self._messages
+        if self._ending is not None and not closing:
+            carried = carried.with_last(self._ending[0])
+            losses = [*losses, self._ending[1]]
         return CarriedConversation(
-            messages=self._messages.extended(closing) if closing else self._messages,
+            messages=carried,
             losses=(*self._renamed, *self._rules.losses, *losses),
             system=tuple(self._system),
             cached=tuple(self._cached),
@@ -165,6 +171,7 @@ class Conversation:
             self._pair(index, message, blocks)
         content = self._own_results() | {index: (message, blocks) for index, message, blocks in new}
         fragments: list[bytes] = []
+        last: tuple[Carried, list[WindowBlock]] | None = None
         for index, message, blocks in new:
             for carried in self._carried(index, message, blocks, content):
                 count = len(self._messages) + len(fragments)
@@ -174,10 +181,34 @@ class Conversation:
                 ]
                 if carried.cache and encoded:
                     self._cached.append(count + len(encoded) - 1)
+                if encoded:
+                    last = carried, blocks
         self._messages = self._messages.extended(fragments)
+        if last is not None:
+            self._ending = self._without_blank_end(*last)
         self.size += sum(map(len, fragments)) + sum(len(message.content_json) for _, message, _ in new)
         self._source = messages
         self._last = new[-1][:2] if new else self._last
+
+    def _without_blank_end(self, carried: Carried, blocks: Sequence[WindowBlock]) -> tuple[bytes, LossEntry] | None:
+        """Return the last message without the whitespace that it ends in, where the conversation cannot end so.
+
+        Args:
+            carried: the message.
+            blocks: those of the turn that it is of.
+        """
+        text = carried.blocks[-1]
+        if self._capabilities.blank_end or carried.role != "assistant" or not isinstance(text, Text):
+            return None
+        cut = self._rules.without_blank_end(text)
+        if cut is None:
+            return None
+        *before, encoded = self._encode(msgspec.structs.replace(carried, blocks=(*carried.blocks[:-1], cut)))
+        comma = b"," if len(self._messages) > 1 or before else b""
+        why = "without the whitespace that it ends in: no conversation can end so"
+        places = (place for place, block in enumerate(blocks) if not isinstance(block, Text) or block.text.strip())
+        loss = LossEntry(kind="downgraded", turn=carried.turn, block="text", why=why, index=max(places))
+        return self._fragment(encoded, comma), loss
 
     def _blocks(self, message: Message) -> list[WindowBlock]:
         """Return the blocks of a message, with marks for what is long in them.

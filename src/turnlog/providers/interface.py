@@ -6,7 +6,8 @@ keep these promises, which `turnlog.testing.ProviderSuite` checks:
 - The same window, tools, model and parameters give the same bytes, in any process and on any day.
 - The body of a longer conversation starts with that of the shorter one, up to its closing brackets. Cache breakpoints,
   which move, system turns, where the wire has them at the top, results that were made up for calls which nobody had
-  answered yet, and calls of the provider's own tools whose turn ends without a result are the exceptions.
+  answered yet, calls of the provider's own tools whose turn ends without a result, and whitespace at the end of a
+  conversation that ends with the assistant are the exceptions.
 - What the body does not carry as it was recorded is in the loss report, or refused. Nothing is left out in silence.
 - `aggregate` of a streamed reply equals that of the same reply unstreamed.
 - What `aggregate` returns goes back to the same model unchanged.

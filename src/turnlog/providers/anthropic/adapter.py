@@ -37,7 +37,7 @@ class Anthropic(Provider):
     name = "anthropic"
     provider = "anthropic"
     api = "messages"
-    version = "6"
+    version = "7"
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     base_url_variable = "ANTHROPIC_BASE_URL"
@@ -48,6 +48,7 @@ class Anthropic(Provider):
         result_documents=_DOCUMENTS,
         document_name="title",
         blank_text=False,
+        blank_end=False,
         thinking="signed",
         thinking_last=False,
         native=True,

@@ -32,7 +32,7 @@ class Bedrock(Provider):
     name = "bedrock"
     provider = "bedrock"
     api = "converse"
-    version = "6"
+    version = "7"
     key_variable = "AWS_BEARER_TOKEN_BEDROCK"
     client = CLIENT
     reserved = request.RESERVED
@@ -41,6 +41,7 @@ class Bedrock(Provider):
         documents=tuple(request.MEDIA),
         result_documents=tuple(name for name, (kind, _) in request.MEDIA.items() if kind != "audio"),
         blank_text=False,
+        blank_end=False,
         thinking="signed",
         thinking_last=False,
         native=True,

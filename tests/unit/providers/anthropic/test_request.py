@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from tests.unit.providers.anthropic.wire import blocks, body, called, message, own, prepare, result, window
+from tests.unit.providers.anthropic.wire import blocks, body, called, document, message, own, prepare, result, window
 
 from turnlog import ContentError, UnsupportedContentError
 from turnlog.model import Tool
@@ -138,6 +138,40 @@ def test_an_error_with_an_image_says_so_in_its_text(on_loss: Any) -> None:
     assert sent["content"][0]["text"] == "Error: no paper"
     assert lost(request) == ["downgraded tool_result messages[1]"]
     assert request.loss_report.entries[0].why == "that it is an error stands in its text"
+
+
+# The end of a conversation
+
+
+@pytest.mark.parametrize("text", ["Half: \n", "x" * 100_000 + "\n"])
+def test_a_conversation_does_not_end_in_whitespace(text: str) -> None:
+    """The API refuses a last message of the assistant that does. It is whole again when the conversation goes on."""
+    half = own("so ", text, " ")
+    system, more = message("system", "be brief"), message("user", "go on")
+    ending = prepare(message("user", "hi"), half, system, on_loss="error")
+    said = [{"type": "text", "text": "so "}, {"type": "text", "text": text.rstrip()}]
+    assert json.loads(ending.body)["messages"][1]["content"] == said
+    assert lost(ending) == ["dropped text messages[1]", "downgraded text messages[1]"]
+    assert [entry.index for entry in ending.loss_report.entries] == [2, 1]
+    assert prepare(message("user", "hi"), half, system).body == ending.body
+    going_on = prepare(message("user", "hi"), half, system, more)
+    assert json.loads(going_on.body)["messages"][1]["content"][1]["text"] == text
+    assert lost(going_on) == ["dropped text messages[1]"]
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [
+        (message("user", "a "), "a "),
+        (own("a ", called()), "a "),
+        (own("a ", cache=True), "a"),
+        (own(document("text/plain", "YSA=")), "a"),
+    ],
+)
+def test_whitespace_stays_where_the_conversation_does_not_end_in_it(last: Any, text: str) -> None:
+    """A user may end so, and results come behind calls. What is cut can be marked for the cache."""
+    [first, *_] = body(last)["messages"][0]["content"]
+    assert (first["text"], "cache_control" in first) == (text, "cache" in last)
 
 
 # What goes back to the model that wrote it

@@ -241,3 +241,14 @@ def test_a_loop_of_tools_that_began_without_thinking_goes_on_without(at: str) ->
     assert losses(without) == ["dropped parameter: thinking: the turn that goes on calls tools, and began without it"]
     assert json.loads(with_it.body)["additionalModelRequestFields"]["thinking"] == thinking
     assert losses(with_it) == []
+
+
+def test_a_conversation_does_not_end_in_whitespace() -> None:
+    """Claude refuses a last message of the assistant that does, cited or not, in however many turns it is."""
+    cited = {"type": "text", "text": "b\n", "citations": []}
+    request = prepare(message("user", "q"), message("assistant", "a "), message("assistant", cited, turn="t", **OWN))
+    assert json.loads(request.body)["messages"][1]["content"] == [
+        {"text": "a "},
+        {"citationsContent": {"content": [{"text": "b"}], "citations": []}},
+    ]
+    assert losses(request) == ["downgraded text: without the whitespace that it ends in: no conversation can end so"]
