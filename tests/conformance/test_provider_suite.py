@@ -33,7 +33,7 @@ class Changing(Postcard):
 class Counting(Postcard):
     """Says in front how much there is to cache, so that a longer conversation begins in another way."""
 
-    def _with_breakpoints(self, carried: Any, params: Any) -> Sequence[bytes]:
+    def _with_breakpoints(self, carried: Any, params: Any, losses: Any) -> Sequence[bytes]:
         return [b'{"messages":%d},' % len(carried.messages), *carried.messages]
 
 

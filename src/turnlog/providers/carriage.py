@@ -41,6 +41,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
             alone. Otherwise its text says so.
         search: `none`, `alone` (without tools), or `beside_tools`.
         cache_breakpoints_max: how many cache breakpoints a request can have.
+        cache_key: the key of a block with a cache breakpoint of its own, where the wire has one.
         streams: whether replies can be streamed.
     """
 
@@ -63,6 +64,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     result_errors: bool | Literal["text"] = False
     search: Literal["none", "alone", "beside_tools"] = "none"
     cache_breakpoints_max: int = 0
+    cache_key: str | None = None
     streams: bool = True
 
 
@@ -99,6 +101,7 @@ class CarriedConversation(Struct, frozen=True, kw_only=True):
         losses: what they do not carry as it was recorded.
         system: the texts of system turns, where the wire joins them.
         cached: indexes of the fragments to cache up to, ascending.
+        marked: indexes of the fragments whose blocks may have cache breakpoints of their own, each with its turn.
         system_cached: whether a system turn asks to be cached, where the wire joins them.
     """
 
@@ -106,4 +109,5 @@ class CarriedConversation(Struct, frozen=True, kw_only=True):
     losses: tuple[LossEntry, ...]
     system: tuple[str, ...]
     cached: tuple[int, ...]
+    marked: tuple[tuple[int, str], ...]
     system_cached: bool

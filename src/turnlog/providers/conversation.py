@@ -117,6 +117,7 @@ class Conversation:
         self._system: list[str] = []
         self._system_cached = False
         self._cached: list[int] = []
+        self._marked: list[tuple[int, str]] = []
         self._calls: dict[_Place, _Call] = {}
         self._open: dict[str, list[_Call]] = {}
         """The unanswered calls of each recorded id, oldest first. Calls without an id are here by `name:`."""
@@ -159,6 +160,7 @@ class Conversation:
             losses=(*self._renamed, *self._rules.losses, *losses),
             system=tuple(self._system),
             cached=tuple(self._cached),
+            marked=tuple(self._marked),
             system_cached=self._system_cached,
         )
 
@@ -179,6 +181,9 @@ class Conversation:
                 fragments += [
                     self._fragment(text, b"," if count + place else b"") for place, text in enumerate(encoded)
                 ]
+                self._marked += [
+                    (count + place, carried.turn) for place, text in enumerate(encoded) if self._may_be_marked(text)
+                ]
                 if carried.cache and encoded:
                     self._cached.append(count + len(encoded) - 1)
                 if encoded:
@@ -189,6 +194,11 @@ class Conversation:
         self.size += sum(map(len, fragments)) + sum(len(message.content_json) for _, message, _ in new)
         self._source = messages
         self._last = new[-1][:2] if new else self._last
+
+    def _may_be_marked(self, text: bytes) -> bool:
+        """Return whether a message of the wire may have a cache breakpoint of its own."""
+        key = self._capabilities.cache_key
+        return key is not None and b'"%b"' % key.encode() in text
 
     def _without_blank_end(self, carried: Carried, blocks: Sequence[WindowBlock]) -> tuple[bytes, LossEntry] | None:
         """Return the last message without the whitespace that it ends in, where the conversation cannot end so.

@@ -216,6 +216,7 @@ class Provider(ABC):
         params = {} if params is None else params
         self.check_parameters(params)
         fitting = self._fitting(params, carried, window, model, losses)
+        messages = self._with_breakpoints(carried, params, losses)
         frame = self._frame(
             FrameInput(
                 system=carried.system,
@@ -238,7 +239,7 @@ class Provider(ABC):
             model=model,
             stream=stream,
             head=frame.head,
-            messages=self._with_breakpoints(carried, params),
+            messages=messages,
             closing=frame.closing,
             loss_report=LossReport(entries=(*losses.entries, *carried.losses)),
             tools=tuple(tools),
@@ -324,14 +325,15 @@ class Provider(ABC):
             UnsupportedContentError: search, tools or a parameter that the wire cannot carry.
         """
 
-    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
+    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters, losses: Losses) -> Sequence[bytes]:
         """Return the messages of a conversation, with cache breakpoints where the wire has them.
 
         Args:
             carried: the conversation.
             params: the parameters of the call, which may set a breakpoint too.
+            losses: where breakpoints of blocks are told that are too many.
         """
-        del params
+        del params, losses
         return carried.messages
 
     # From events to a response

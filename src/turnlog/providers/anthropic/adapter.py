@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from turnlog.model import ContextWindow, Tool
 from turnlog.providers.anthropic import reply, request
-from turnlog.providers.anthropic.breakpoints import with_breakpoints
+from turnlog.providers.anthropic.breakpoints import KEY, with_breakpoints
 from turnlog.providers.anthropic.client import CLIENT
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation
 from turnlog.providers.interface import (
@@ -37,7 +37,7 @@ class Anthropic(Provider):
     name = "anthropic"
     provider = "anthropic"
     api = "messages"
-    version = "7"
+    version = "8"
     key_variable = "ANTHROPIC_API_KEY"
     client = CLIENT
     base_url_variable = "ANTHROPIC_BASE_URL"
@@ -59,6 +59,7 @@ class Anthropic(Provider):
         result_errors="text",
         search="beside_tools",
         cache_breakpoints_max=4,
+        cache_key=KEY,
     )
 
     def _encode(self, carried: Carried) -> Sequence[bytes]:
@@ -77,11 +78,16 @@ class Anthropic(Provider):
             return params
         return without_thinking(params, carried.messages, window, losses, request.kind_in_loop)
 
-    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
+    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters, losses: Losses) -> Sequence[bytes]:
         of_system = carried.system_cached and bool(carried.system)
         of_the_api = params.get("cache_control") is not None  # the API then sets one itself, on the last block
         room = self.capabilities.cache_breakpoints_max - of_system - of_the_api
-        return with_breakpoints(carried.messages, carried.cached, room)
+        own = dict(carried.marked)
+        messages, lost = with_breakpoints(carried.messages, carried.cached, room, own)
+        for index in lost:
+            why = f"{KEY}: the request has more than {self.capabilities.cache_breakpoints_max}, and the last ones count"
+            losses.lose("dropped", KEY, why, harmless=True, turn=own[index])
+        return messages
 
     def _output(self, schema: OutputSchema, tools: Sequence[Tool], model: str, losses: Losses) -> Parameters:
         del tools, model

@@ -6,7 +6,7 @@ laid over the messages and are no part of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import overload
 
@@ -14,7 +14,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.providers.body import encode
-from turnlog.providers.raw_json import fields_of
+from turnlog.providers.raw_json import fields_of, is_null, items_of, raw
+
+KEY = "cache_control"
+"""The key of a block with a mark."""
 
 CACHE_CONTROL = Raw(b'{"type":"ephemeral"}')
 """The mark, with the provider's own time to live."""
@@ -30,35 +33,63 @@ class _Message(Struct):
 _message = msgspec.json.Decoder(_Message)
 
 
-def with_breakpoints(messages: Sequence[bytes], cached: Sequence[int], breakpoints_max: int) -> Sequence[bytes]:
-    """Return messages with a mark on the last markable block of the last few that are to be cached.
+def with_breakpoints(
+    messages: Sequence[bytes], cached: Collection[int], breakpoints_max: int, own: Collection[int] = ()
+) -> tuple[Sequence[bytes], list[int]]:
+    """Return messages with the last few marks, and the indexes of those whose own marks went, one for each, ascending.
 
     Args:
         messages: the fragments of a body, all but the first one with the comma before it.
-        cached: indexes of those to cache up to, ascending.
-        breakpoints_max: how many may be marked: the last ones are.
+        cached: indexes of those to cache up to: a mark goes on their last block that can have one.
+        breakpoints_max: how many marks there may be: the last ones are.
+        own: indexes of those whose blocks may have marks of their own.
     """
     changed: dict[int, bytes] = {}
-    for index in reversed(cached):
-        if len(changed) == breakpoints_max:
-            break
-        marked = _marked(messages[index])
-        if marked is not None:
-            changed[index] = marked
-    return _Overlaid(messages, changed) if changed else messages
+    lost: list[int] = []
+    room = max(breakpoints_max, 0)
+    for index in sorted({*cached, *own}, reverse=True):
+        if not room and index not in own:
+            continue
+        text = messages[index].removeprefix(b",")
+        message = _message.decode(text)
+        before = bool(room) and index in cached and _mark_last(message.content)
+        room, gone = _keep_last(message.content, room)
+        lost += [index] * gone
+        if before or gone:
+            changed[index] = messages[index][: len(messages[index]) - len(text)] + encode(message)
+    return (_Overlaid(messages, changed) if changed else messages), lost[::-1]
 
 
-def _marked(fragment: bytes) -> bytes | None:
-    """Return a fragment with a mark on its last block that can have one, or None where none can."""
-    text = fragment.removeprefix(b",")
-    message = _message.decode(text)
-    for place in reversed(range(len(message.content))):
-        block = fields_of(message.content[place]) or {}
+def _mark_last(blocks: list[Raw]) -> bool:
+    """Mark the last block that can have a mark; return whether there is one."""
+    for place in reversed(range(len(blocks))):
+        block = fields_of(blocks[place]) or {}
         if bytes(block.get("type", b"")) not in _CANNOT_BE_MARKED:
-            block.setdefault("cache_control", CACHE_CONTROL)
-            message.content[place] = Raw(encode(block))
-            return fragment[: len(fragment) - len(text)] + encode(message)
-    return None
+            block.setdefault(KEY, CACHE_CONTROL)
+            blocks[place] = Raw(encode(block))
+            return True
+    return False
+
+
+def _keep_last(blocks: list[Raw], room: int) -> tuple[int, int]:
+    """Take the marks out of blocks and of what is in them, but for the last few; return the room left, and how many."""
+    gone = 0
+    for place in reversed(range(len(blocks))):
+        block = fields_of(blocks[place]) or {}
+        inner = items_of(block.get("content")) or []
+        lost = 0
+        if not is_null(block.get(KEY)):
+            lost += not room
+            room -= bool(room)
+            if lost:
+                del block[KEY]
+        room, lost_inside = _keep_last(inner, room)
+        if lost_inside:
+            block["content"] = raw(inner)
+        if lost or lost_inside:
+            blocks[place] = raw(block)
+        gone += lost + lost_inside
+    return room, gone
 
 
 class _Overlaid(Sequence[bytes]):

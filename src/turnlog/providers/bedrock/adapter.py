@@ -89,8 +89,8 @@ class Bedrock(Provider):
         kept = without_thinking(further, carried.messages, window, losses, request.kind_in_loop)
         return fitting if kept is further else {**fitting, request.FURTHER: kept}
 
-    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters) -> Sequence[bytes]:
-        del params
+    def _with_breakpoints(self, carried: CarriedConversation, params: Parameters, losses: Losses) -> Sequence[bytes]:
+        del params, losses
         room = self.capabilities.cache_breakpoints_max - (carried.system_cached and bool(carried.system))
         return request.alternating(request.with_cache_points(carried.messages, carried.cached, room))
 

@@ -8,9 +8,11 @@ from tests.unit.providers.anthropic.wire import (
     MODEL,
     anthropic,
     body,
+    called,
     message,
     own,
     prepare,
+    result,
 )
 
 from turnlog.model import ContextWindow, Message, content_bytes
@@ -79,16 +81,43 @@ def test_blocks_that_cannot_be_marked_are_passed_over() -> None:
         b'{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"thinking","thinking":"","signature":"s"}]}'
     )
     alone = b',{"role":"assistant","content":[{"type":"redacted_thinking","data":"d"}]}'
-    first, second = with_breakpoints([mixed, alone], [0, 1], 1)
+    (first, second), _ = with_breakpoints([mixed, alone], [0, 1], 1)
     assert json.loads(first)["content"][0]["cache_control"] == EPHEMERAL
     assert second == alone
-    assert with_breakpoints([alone], [0], 4) == [alone]
+    assert with_breakpoints([alone], [0], 4) == ([alone], [])
 
 
 def test_a_mark_that_is_there_stays() -> None:
     """A block with a time to live of its own keeps it."""
     fragment = b'{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral","ttl":"1h"}}]}'
-    assert with_breakpoints([fragment], [0], 4) == [fragment]
+    assert with_breakpoints([fragment], [0], 4) == ([fragment], [])
+
+
+def test_marks_that_blocks_have_count_too() -> None:
+    """Those of the last blocks stay, wherever they are; each that goes is told with its turn."""
+
+    def said(text: str) -> dict[str, Any]:
+        return {"type": "text", "text": text, "cache_control": EPHEMERAL}
+
+    answer = result([said("c"), said("d")], cache_control=EPHEMERAL)
+    turns = [own(said("a"), said("b"), called()), own(answer) | {"role": "user"}, message("user", "e", cache=True)]
+    request = prepare(*turns, params={"max_tokens": 9})
+    first, second, third = (given["content"] for given in json.loads(request.body)["messages"])
+    assert [block.get("cache_control") for block in first] == [None] * 3
+    assert [block.get("cache_control") for block in second[0]["content"]] == [EPHEMERAL] * 2
+    assert (second[0]["cache_control"], third[0]["cache_control"]) == (EPHEMERAL, EPHEMERAL)
+    assert [(loss.kind, loss.block, loss.turn) for loss in request.loss_report.entries] == [
+        ("dropped", "cache_control", "messages[0]")
+    ] * 2
+    assert request.loss_report.entries[0].why == "cache_control: the request has more than 4, and the last ones count"
+
+
+def test_what_only_looks_like_a_mark_is_none() -> None:
+    """A key of a tool's arguments, and one that is null: messages without a mark are the very same."""
+    given = own(called(input={"cache_control": "no"}), {"type": "text", "text": "a", "cache_control": None})
+    request = prepare(*[given] * 5, message("user", "hi", cache=True))
+    assert request.body.count(b'"cache_control":{') == 1
+    assert not [loss for loss in request.loss_report.entries if loss.block == "cache_control"]
 
 
 def test_marks_are_laid_over_the_messages() -> None:
@@ -96,7 +125,7 @@ def test_marks_are_laid_over_the_messages() -> None:
     fragments = Chunked(
         [b'%s{"role":"user","content":[{"type":"text","text":"%d"}]}' % (b"," * (n > 0), n) for n in range(9)]
     )
-    found = with_breakpoints(fragments, [2, 8], 4)
+    found, _ = with_breakpoints(fragments, [2, 8], 4)
     listed = list(found)
     assert [b"cache_control" in fragment for fragment in listed] == [n in (2, 8) for n in range(9)]
     assert all(listed[n] is fragments[n] for n in range(9) if n not in (2, 8))
