@@ -37,6 +37,7 @@ from turnlog.providers.wire import (
     EventCutter,
     Waited,
     aevents_in,
+    asked_wait_s,
     connect_s,
     connection_error,
     events_in,
@@ -422,7 +423,8 @@ def refused(adapter: str, response: httpx2.Response, connection: Connection) -> 
     """Return the error behind a response that was read, and is none that can be used: with what it says."""
     retry_after: str | None = response.headers.get("retry-after")
     with suppress(KeyError, ValueError):
-        retry_after = str(float(response.headers["retry-after-ms"]) / 1000)
+        in_ms = str(float(response.headers["retry-after-ms"]) / 1000)
+        retry_after = retry_after if asked_wait_s(in_ms) is None else in_ms
     location = response.headers.get("location")
     if response.is_redirect and location:
         place = shown(urlsplit(urljoin(str(response.url), location)))

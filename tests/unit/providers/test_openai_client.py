@@ -80,9 +80,9 @@ def test_empty_reply_is_no_event(call: Sending) -> None:
 
 
 @both
-@pytest.mark.parametrize(("asked", "retry_after_s"), [("250", 0.25), ("soon", 7.0)])
+@pytest.mark.parametrize(("asked", "retry_after_s"), [("250", 0.25), ("soon", 7.0), ("nan", 7.0), ("-1", 7.0)])
 def test_waiting_time_may_be_in_milliseconds(call: Sending, asked: str, retry_after_s: float) -> None:
-    """OpenAI has a header of its own for it, which goes before the one that all have."""
+    """OpenAI has a header of its own for it, which goes before the one that all have, where it says something."""
     refusal = whole(b"{}", status=429, headers={"retry-after-ms": asked, "retry-after": "7"})
     with WireServer(refusal) as server, pytest.raises(ProviderError, match="adapter answered 429") as caught:
         call(connection(server), True, [])
