@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.blocks import Block, Native, ToolUse, content_bytes
+from turnlog.model.cut_characters import CutCharacters
 from turnlog.model.depth import FIELD_DEPTH_MAX, is_deeper
 from turnlog.model.json_text import minify
 from turnlog.model.meta import Usage
@@ -146,7 +147,7 @@ def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[s
     """Return the `input` and the `extra` of a tool call from the text of its arguments.
 
     No text at all means no arguments. What is not a JSON object, or nested too deeply for content, is kept in `extra`
-    under `MALFORMED`.
+    under `MALFORMED`. Half of a surrogate pair in it does not make it one: see `CutCharacters`.
 
     Args:
         text: the text, as the model wrote it.
@@ -155,13 +156,21 @@ def parse_arguments(text: str, *, as_spelled: bool = False) -> tuple[Raw, dict[s
     """
     if not text.strip():
         return Raw(b"{}"), {}
-    try:
-        value = minify(text, field="arguments")
-    except ContentError:
-        value = b""
+    value = _minified_arguments(text)
     if value[:1] != b"{" or is_deeper(value, FIELD_DEPTH_MAX):
         return Raw(b"{}"), {MALFORMED: _as_json(text)}
     return Raw(value), {ARGUMENTS: _as_json(text)} if as_spelled and value.decode() != text else {}
+
+
+def _minified_arguments(text: str) -> bytes:
+    """Return arguments without whitespace; nothing where they are not JSON."""
+    try:
+        try:
+            return minify(text, field="arguments")
+        except ContentError:
+            return minify(CutCharacters().joined(text.encode()), field="arguments")
+    except (ContentError, UnicodeEncodeError):
+        return b""
 
 
 def cut_call(content: Sequence[Block], stop_reason: str | None) -> int | None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from turnlog.errors import ProviderError
 from turnlog.model import CallError, Delta, LossReport, Response, Tool
-from turnlog.providers.cut_characters import CutCharacters
+from turnlog.model.cut_characters import CutCharacters
 from turnlog.providers.losses import OnLoss
 from turnlog.providers.reader import RawEvent, ReplyReader, recordable
 from turnlog.web_address import parsed, shown

@@ -28,9 +28,9 @@ from msgspec import Raw, Struct
 from turnlog.errors import ContentError, ProviderError
 from turnlog.model import ContextWindow, Delta, LossReport, Response, Tool
 from turnlog.model.chunked import Chunked
+from turnlog.model.cut_characters import CutCharacters
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
 from turnlog.providers.conversation import Conversation
-from turnlog.providers.cut_characters import CutCharacters
 from turnlog.providers.exchange import (
     Connection,
     Gathered,

@@ -8,6 +8,7 @@ import pytest
 from msgspec import Raw
 
 from turnlog.model import (
+    ARGUMENTS,
     MALFORMED,
     CallError,
     Delta,
@@ -163,6 +164,14 @@ def test_arguments_that_are_no_object_are_kept_as_text(text: str) -> None:
     input, extra = parse_arguments(text)
     assert bytes(input) == b"{}"
     assert {name: json.loads(bytes(raw)) for name, raw in extra.items()} == {MALFORMED: text}
+
+
+def test_arguments_with_half_of_a_pair_are_an_object() -> None:
+    """They say what they would in a whole reply; as a text they keep their spelling."""
+    text = r'{"a":"\ud83dx","b":"\ude00","c":"y\ud83d"}'
+    mended = Raw(rb'{"a":"\ufffdx","b":"\ufffd","c":"y"}')
+    assert parse_arguments(text) == (mended, {})
+    assert parse_arguments(text, as_spelled=True) == (mended, {ARGUMENTS: Raw(json.dumps(text).encode())})
 
 
 def test_arguments_that_are_no_text_can_still_be_recorded() -> None:

@@ -5,9 +5,9 @@ import json
 import pytest
 from tests.agent.wires import Anthropic, OpenAI
 
-from turnlog.model import Text
+from turnlog.model import Text, ToolUse
+from turnlog.model.cut_characters import CutCharacters
 from turnlog.providers import get
-from turnlog.providers.cut_characters import CutCharacters
 
 FIRST, SECOND = rb"\ud83d", rb"\ude00"
 WIRES = pytest.mark.parametrize(("adapter", "wire"), [("openai_chat", OpenAI), ("anthropic", Anthropic)])
@@ -70,3 +70,17 @@ def test_a_reply_with_half_of_a_pair_is_read(adapter: str, wire: type[OpenAI | A
         "".join(str(delta.content) for delta in get(adapter).deltas(whole.replace(b"A?B", SECOND)) if delta.content)
         == "\ufffd"
     )
+
+
+@pytest.mark.parametrize("said", [rb"A\ud83dB", rb"A\ud83d", rb"\ude00A"])
+def test_arguments_with_half_of_a_pair_are_the_same_streamed_and_whole(said: bytes) -> None:
+    """They are text in a stream, and JSON in a whole reply."""
+    calls = (("toolu_1", "f", json.dumps({"x": "A?B"})),)
+    [whole] = Anthropic(streamed=False).reply("", calls).chunks
+    events = [event.replace(b"A?B", said.replace(b"\\", b"\\\\")) for event in Anthropic().events("", calls)]
+    streamed, at_once = (get("anthropic").aggregate(given) for given in (events, [whole.replace(b"A?B", said)]))
+    assert streamed.content == at_once.content
+    assert streamed.error is None
+    [_, call] = streamed.content
+    assert isinstance(call, ToolUse)
+    assert not call.extra
