@@ -430,10 +430,23 @@ def refused(adapter: str, response: httpx2.Response, connection: Connection) -> 
         place = shown(urlsplit(urljoin(str(response.url), location)))
         said = f"it redirects to {without_key(place, connection)}, which is not followed: check the base URL"
         return status_error(adapter, response.status_code, said, who=connection.who)
+    said = _text_of(response)
     try:
-        body = msgspec.json.decode(response.content)
+        body = msgspec.json.decode(said)
     except UNREADABLE:
-        said = response.content.decode(errors="replace")
+        pass
     else:
         said, retry_after = said_by(body), retry_after or wait_said_by(body)
     return status_error(adapter, response.status_code, without_key(said, connection), retry_after, who=connection.who)
+
+
+def _text_of(response: httpx2.Response) -> str:
+    """Return the text of a response that was read: UTF-8, or in what its first bytes or its headers say."""
+    import json  # noqa: PLC0415 - few answers are an error
+
+    content = response.content
+    with suppress(UnicodeDecodeError):
+        return content.decode(json.detect_encoding(content))
+    with suppress(LookupError, ValueError):  # it says something that is no encoding of text
+        return content.decode(response.charset_encoding or "utf-8", errors="replace")
+    return content.decode(errors="replace")

@@ -309,6 +309,29 @@ def test_refusal_is_told_with_status_and_wait(adapter: Provider, call: Call) -> 
     assert (reply.events, reply.response.content) == ((), ())
 
 
+@pytest.mark.parametrize(
+    ("encoding", "charset", "said"),
+    [
+        ("utf-16", "", "zu groß"),
+        ("utf-16-be", "", "zu groß"),
+        ("utf-8-sig", "", "zu groß"),
+        ("latin-1", "; charset=iso-8859-1", "zu groß"),
+        ("utf-8", "; charset=iso-8859-1", "zu groß"),
+        ("latin-1", "", "zu gro\ufffd"),
+        ("latin-1", "; charset=hex", "zu gro\ufffd"),
+        ("latin-1", "; charset=nothing", "zu gro\ufffd"),
+    ],
+)
+def test_refusal_is_read_in_its_encoding(encoding: str, charset: str, said: str) -> None:
+    """As its first bytes say, or its headers where it is no UTF-8."""
+    body = '{"error":{"message":"zu groß"}}'.encode(encoding)
+    refused = Answer(status=400, headers={"content-type": "application/json" + charset}, chunks=[body])
+    adapter = get("gemini")
+    with WireServer(refused) as server:
+        error = _error(_sync(adapter, _request(adapter), _connection(server)))
+    assert error.message == f"{_who(adapter, server)} answered 400: {said}"
+
+
 @pytest.mark.parametrize("status", [429, 500])
 def test_what_may_pass_is_tried_again(adapter: Provider, call: Call, status: int) -> None:
     """The same bytes go out again."""
