@@ -53,6 +53,24 @@ def head(turnlog: Command, headish: str = "main") -> str:
         return log.turn(headish).id
 
 
+def test_a_thread_of_system_turns_alone_is_not_sent(turnlog: Command) -> None:
+    """Where the wire has them at the top nothing is left to ask: it is said in a line, and nothing is recorded."""
+    with WireServer() as server, TurnLog.open(turnlog.url) as log:
+        log.providers.set("anthropic", base_url=server.url)
+        log.add_turn("Be brief.", role="system", bookmark="main")
+        before = log.turn("main")
+        outcome = turnlog(
+            "run", "-c", "main", "--provider", "anthropic", "--model", "m", ANTHROPIC_API_KEY="sk-ant-of-a-test1"
+        )
+        assert (outcome.status, server.received) == (2, [])
+        assert outcome.stderr == (
+            "turnlog: there is nothing to ask: to anthropic the thread has no message beside system turns: "
+            "give content too\n"
+        )
+        assert log.turn("main") == before
+        assert log.calls.of("main") == []
+
+
 def test_run_streams_text_to_stdout_and_says_where_it_is_on_stderr(turnlog: Command, server: WireServer) -> None:
     """The text is as it came, with a line feed at its end."""
     server.answers.append(WIRE.reply("Hello,\r\n\x1bworld"))

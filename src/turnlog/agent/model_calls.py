@@ -23,7 +23,7 @@ from turnlog.agent.recording import Recording
 from turnlog.agent.result import summed
 from turnlog.agent.run_log import RunLog
 from turnlog.agent.target import Named, Target
-from turnlog.errors import ErasedSinceError
+from turnlog.errors import ErasedSinceError, RunError
 from turnlog.events import Recorded
 from turnlog.model import CallError, ContextWindow, Delta, Options, Response, Tool, Usage
 from turnlog.model.api_keys import stands_out
@@ -149,6 +149,11 @@ class ModelCalls:
             wanted = await self._followers.shown(window)
             window, change = await self._log.executors.run_read(self._reading.to_ask, window, wanted, given.tools)
             request = await self._log.executors.run_read(prepare, window)
+            if not request.messages:  # which no API takes
+                raise RunError(
+                    f"there is nothing to ask: to {target.adapter.name} the thread has no message beside system turns: "
+                    "give content too"
+                )
             del window, wanted  # as large as the request
             try:
                 call = await self._recording.call(request, servers=tools.servers, change=change)
