@@ -3,11 +3,14 @@
 import io
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Barrier
 
 import psycopg
 import pytest
-from psycopg import errors
+from psycopg import errors, sql
 from tests.servers.roles import Roles
 
 from turnlog import LossReport, Response, Text, TurnLog
@@ -16,6 +19,7 @@ from turnlog.errors import CorruptionError, StoreDeniedError, StoreError, StoreO
 from turnlog.providers import PreparedRequest
 from turnlog.store.postgres import PostgresStore
 from turnlog.store.postgres.roles import May
+from turnlog.store.postgres.schema import FUNCTIONS
 
 REFUSED_TO_WRITERS = (
     "UPDATE stored_events SET state = ''",
@@ -552,3 +556,45 @@ def test_roles_that_are_granted_at_once(roles: Roles) -> None:
             thread.join()
         assert failures == []
         assert len(list(log.events())) == 2 + len(names)
+
+
+def test_rebuild_waits_for_who_grants(roles: Roles) -> None:
+    """Both change the functions of the log: who comes second goes on when the first is done."""
+    role = roles.make("reader")
+    with TurnLog.open(roles.url, busy_timeout_s=30) as log, psycopg.connect(roles.url) as other:
+        log.add_turn("hello", bookmark="main")
+        other.execute("LOCK TABLE turnlog.log_gate IN EXCLUSIVE MODE")
+        for name in FUNCTIONS:
+            other.execute(
+                sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
+                    sql.Identifier("turnlog", name), sql.Identifier(role)
+                )
+            )
+        with ThreadPoolExecutor() as threads:
+            rebuilt = threads.submit(log.rebuild_projections)
+            with psycopg.connect(roles.url, autocommit=True) as third:
+                waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
+                while third.execute(waits).fetchone() == (0,) and not rebuilt.done():
+                    pass
+            other.commit()
+            assert rebuilt.result()
+        assert log.verify().damage == ()
+
+
+def test_rebuilds_at_once_wait_for_each_other(roles: Roles) -> None:
+    """Also where each has to make what is missing."""
+    with ExitStack() as stack:
+        logs = [stack.enter_context(TurnLog.open(roles.url)) for _ in range(4)]
+        logs[0].add_turn("hello", bookmark="main")
+        with ThreadPoolExecutor() as threads:
+            for _ in range(4):
+                roles.run("DROP VIEW turnlog.log_events")
+                roles.run("DROP FUNCTION turnlog.log_follow")
+                ready = Barrier(len(logs))
+
+                def rebuild(log: TurnLog, ready: Barrier = ready) -> list[str]:
+                    ready.wait()
+                    return log.rebuild_projections()
+
+                assert all(threads.map(rebuild, logs))
+        assert logs[0].verify().damage == ()

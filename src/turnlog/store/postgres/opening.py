@@ -17,6 +17,7 @@ from turnlog.store.postgres.errors import may_come, open_error
 from turnlog.store.postgres.roles import BECOME_OWNER, give_again, may_not_read, take_from_all
 from turnlog.store.postgres.schema import (
     EVENTS,
+    FUNCTIONS,
     IS_STORED_SO,
     ORDINAL_BITS,
     OWN_TABLES,
@@ -41,6 +42,9 @@ _IS_THERE = (
 )
 _MAY_LOOK = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
 _EVENTS_ARE_THERE = "SELECT to_regclass('stored_events') IS NOT NULL"
+
+_NOBODY_ELSE = "LOCK TABLE log_gate IN EXCLUSIVE MODE"
+"""Nobody else appends, grants rights or makes tables anew, until the transaction ends."""
 
 _CATCH_UP = f"""\
 SELECT setval('log_numbers', number), setval('log_passed', number)
@@ -196,7 +200,11 @@ def _no_rights(connection: Connection, address: Address, lacking: str = "") -> S
 
 
 def restore_objects(connection: Connection, tables: Sequence[str]) -> None:
-    """Make what is missing of the engine's own objects, but for the log itself. Who may use the log may use them."""
+    """Make what is missing of the engine's own objects, but for the log itself. Who may use the log may use them.
+
+    Others who make some wait until the connection is closed.
+    """
+    connection.execute("SELECT pg_advisory_lock(%s)", (_MAKING_LOCK,))
     # To alter a table takes waiting for all who read it, even where nothing changes.
     passed_over = (EVENTS, STORAGE) if row(connection, IS_STORED_SO) == (True,) else (EVENTS,)
     for statement in making(()):
@@ -206,9 +214,12 @@ def restore_objects(connection: Connection, tables: Sequence[str]) -> None:
             suppress(errors.DuplicateTable, errors.DuplicateObject, errors.DuplicateFunction),
             connection.transaction(),
         ):
+            if statement in FUNCTIONS.values():
+                # Who grants rights changes them too.
+                connection.execute(_NOBODY_ELSE)
             connection.execute(BECOME_OWNER.encode())
             connection.execute(statement.encode())
     with connection.transaction():
-        connection.execute("LOCK TABLE log_gate IN EXCLUSIVE MODE")
+        connection.execute(_NOBODY_ELSE)
         give_again(connection, tables)
         connection.execute(_CATCH_UP.encode())
