@@ -191,3 +191,37 @@ def test_who_reads_an_older_state_keeps_what_was_erased_and_is_told_of(own_postg
         flush(own_postgres)
         assert places(own_postgres, every) <= {"pg_wal"}
         assert log.verify().clean
+
+
+@pytest.mark.parametrize("next_one", ["erase", "finish", "rebuild"])
+def test_what_a_killed_erasure_left_is_turnlogs_and_goes_with_the_next_one(postgres_url: str, next_one: str) -> None:
+    """It is a table that waits for readers; one that is in use stays."""
+    with TurnLog.open(postgres_url, busy_timeout_s=2) as log, psycopg.connect(postgres_url, autocommit=True) as other:
+        fill(log)
+        log.erase(turn="other 0", reason="asked for")
+        for name in ("left", "used"):
+            other.execute(f"CREATE TABLE turnlog.turnlog_probe_{name} (nothing integer)".encode())
+        assert log.verify().others == ()
+        with other.transaction():
+            other.execute("LOCK TABLE turnlog.turnlog_probe_used IN SHARE UPDATE EXCLUSIVE MODE")
+            if next_one == "erase":
+                log.erase(turn="other 1", reason="asked for")
+            elif next_one == "finish":
+                log.finish_erasing()
+            else:
+                log.rebuild_projections()
+        probes = "SELECT relname FROM pg_class WHERE relname LIKE 'turnlog_probe%'"
+        assert other.execute(probes).fetchall() == [("turnlog_probe_used",)]
+        assert log.finish_erasing() is None
+        assert other.execute(probes).fetchall() == []
+
+
+def test_what_is_left_beside_projections_goes_with_the_next_erasure(postgres_url: str) -> None:
+    """Their tables are written anew in the same way."""
+    with TurnLog.open(postgres_url) as log, psycopg.connect(postgres_url, autocommit=True) as other:
+        fill(log)
+        assert log.feeds.search("something")
+        other.execute("CREATE TABLE turnlog_projections.turnlog_probe_left (nothing integer)")
+        log.erase(subject=SUBJECT, reason="asked for")
+        assert log.finish_erasing() is None
+        assert other.execute("SELECT relname FROM pg_class WHERE relname LIKE 'turnlog_probe%'").fetchall() == []

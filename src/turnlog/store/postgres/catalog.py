@@ -38,6 +38,9 @@ SELECT 'sequence', c.relname, concat_ws(' ', translate(c.relpersistence::text, '
   FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid WHERE c.relnamespace = {space} AND c.relname LIKE 'log\\_%'
 """
 
+PROBE = "turnlog_probe_"
+"""What the names of tables begin with that are there only while an erasure waits for readers."""
+
 _QUALIFIED = ("index", "trigger")
 """What PostgreSQL spells with the schema of its table, wherever that is."""
 
@@ -108,7 +111,7 @@ def _temporary(statement: str) -> str:
 def tables_of_others(connection: Connection, tables: Sequence[str]) -> list[str]:
     """Return the names of tables in the schema that are not among turnlog's."""
     own = {*tables, *OWN_TABLES, *OWN_VIEWS}
-    return sorted(relations(connection) - own)
+    return sorted(name for name in relations(connection) - own if not name.startswith(PROBE))
 
 
 def relations(connection: Connection) -> set[str]:

@@ -20,6 +20,7 @@ from psycopg import sql
 
 from turnlog.errors import ConflictError, StoreBusyError
 from turnlog.events import Recorded
+from turnlog.store.postgres.catalog import PROBE, query
 from turnlog.store.postgres.transactions import PostgresWrite
 from turnlog.store.rows import IN_FILES
 from turnlog.store.values import Placement
@@ -35,6 +36,11 @@ _REMAINS = (
 _OLDER_ELSEWHERE = """\
 SELECT 1 FROM pg_prepared_xacts WHERE database = current_database() AND age(transaction) > age(%(now)s::xid)
 UNION ALL SELECT 1 FROM pg_replication_slots WHERE age(xmin) > age(%(now)s::xid)"""
+
+_PROBES = (
+    "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = current_schema()"
+    " AND c.relkind = 'r' AND starts_with(c.relname, %s) AND pg_has_role(c.relowner, 'USAGE')"
+)
 
 
 def take_away(transaction: PostgresWrite, targets: Sequence[Recorded]) -> set[tuple[bytes, Placement]]:
@@ -64,7 +70,8 @@ def wait_for_readers(connection: psycopg.Connection[Any]) -> None:
     """Wait until nobody reads a state of the database that is older than this call.
 
     Until then what is written anew keeps the old versions of rows, whatever those transactions have read. To build an
-    index beside others takes waiting for just that; standbys and prepared transactions have to be asked about.
+    index beside others takes waiting for just that; standbys and prepared transactions have to be asked about. The
+    table that it takes is left by who is killed, and dropped by the next one.
 
     Args:
         connection: one that may make tables in its schema, in no transaction. Its `lock_timeout` is how long it waits.
@@ -74,16 +81,42 @@ def wait_for_readers(connection: psycopg.Connection[Any]) -> None:
         psycopg.Error: it cannot be told.
     """
     now = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchone()
-    table = sql.Identifier(f"turnlog_probe_{token_hex(8)}")
+    drop_probes(connection)
+    while not _has_waited(connection):
+        pass
+    if connection.execute(_OLDER_ELSEWHERE, {"now": now and now[0]}).fetchone() is not None:
+        raise StoreBusyError("a standby, or a prepared transaction, keeps an older state of the database")
+
+
+def _has_waited(connection: psycopg.Connection[Any]) -> bool:
+    """Wait for all who read, and tell whether that was done: somebody may have dropped the table that it takes."""
+    table = sql.Identifier(f"{PROBE}{token_hex(8)}")
     connection.execute(sql.SQL("CREATE TABLE {} (nothing integer)").format(table))
     try:
         connection.execute(sql.SQL("CREATE INDEX CONCURRENTLY ON {} (nothing)").format(table))
+    except psycopg.errors.UndefinedTable:
+        return False
     except psycopg.errors.LockNotAvailable as error:
         raise StoreBusyError("somebody reads an older state of the database") from error
     finally:
-        connection.execute(sql.SQL("DROP TABLE {}").format(table))
-    if connection.execute(_OLDER_ELSEWHERE, {"now": now and now[0]}).fetchone() is not None:
-        raise StoreBusyError("a standby, or a prepared transaction, keeps an older state of the database")
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+    return True
+
+
+def drop_probes(connection: psycopg.Connection[Any]) -> None:
+    """Drop tables that waits for readers have left whose process was killed. Those that are in use stay.
+
+    Args:
+        connection: one of the owner, in no transaction.
+
+    Raises:
+        psycopg.Error: it cannot be done.
+    """
+    for (name,) in query(connection, _PROBES, (PROBE,)):
+        table = sql.Identifier(name)
+        with suppress(psycopg.errors.LockNotAvailable, psycopg.errors.UndefinedTable), connection.transaction():
+            connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE NOWAIT").format(table))
+            connection.execute(sql.SQL("DROP TABLE {}").format(table))
 
 
 def scrub(connection: psycopg.Connection[Any], tables: Sequence[str], *, in_full: bool) -> str | None:
@@ -99,8 +132,7 @@ def scrub(connection: psycopg.Connection[Any], tables: Sequence[str], *, in_full
     """
     names = sql.SQL(", ").join(map(sql.Identifier, tables))
     try:
-        if in_full:
-            wait_for_readers(connection)
+        (wait_for_readers if in_full else drop_probes)(connection)
         connection.execute(sql.SQL("VACUUM (FULL) {}" if in_full else "VACUUM {}").format(names))
         if in_full:
             # Files that were replaced are empty already. This removes them, and lets go of the write-ahead log.

@@ -26,7 +26,7 @@ from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.postgres.appending import TRIES_MAX, Appender
 from turnlog.store.postgres.catalog import query, schema_flaws, tables_of_others
 from turnlog.store.postgres.connections import Address, Wires
-from turnlog.store.postgres.erasing import scrub, take_away
+from turnlog.store.postgres.erasing import drop_probes, scrub, take_away
 from turnlog.store.postgres.errors import UNREADABLE, converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.locks import PostgresLocks
@@ -512,6 +512,7 @@ class PostgresStore(Store):
             with self._admin() as connection:
                 check_owner(connection, self._address, "build its tables anew")
                 restore_objects(connection, self._tables())
+                drop_probes(connection)
             self._rebuild(chosen, progress)
             self._sign()
         return [projection.name for projection in chosen]
