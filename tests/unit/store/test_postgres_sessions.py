@@ -116,6 +116,21 @@ def test_defaults_of_sessions_change_nothing(postgres_url: str, name: LiteralStr
     use(postgres_url)
 
 
+def test_views_that_may_not_be_read_are_no_damage(postgres_url: str) -> None:
+    """A setting takes them away: one line names it, also of `turnlog verify`."""
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn("hello")
+    with psycopg.connect(postgres_url) as connection:
+        if connection.execute("SELECT current_setting('restrict_nonsystem_relation_kind', true)").fetchone() == (None,):
+            pytest.skip("this PostgreSQL has no such setting")
+    set_default(postgres_url, "restrict_nonsystem_relation_kind", "foreign-table")
+    with TurnLog.open(postgres_url) as log:
+        assert log.verify().damage == ()
+    set_default(postgres_url, "restrict_nonsystem_relation_kind", "view, foreign-table")
+    with pytest.raises(StoreOpenError, match=r"cannot be read: .* RESET restrict_nonsystem_relation_kind there$"):
+        TurnLog.open(postgres_url)
+
+
 def test_views_of_others_stay(postgres_url: str) -> None:
     """An erasure and a rebuild empty tables that are as they should be, and what rests on them is not touched."""
     with TurnLog.open(postgres_url) as log:

@@ -81,6 +81,7 @@ _EACH = re.compile(r"^- host: '(.*)', port: '(.*)', hostaddr: .*?: (?:connection
 _ROLES = {
     "due to statement timeout": "statement_timeout",
     "synchronous_commit is": "it",
+    "access to non-system": "restrict_nonsystem_relation_kind",
 }
 """What the server says where a setting is in the way that turnlog leaves as it is, and the setting."""
 

@@ -41,6 +41,10 @@ _IS_THERE = (
     " WHERE n.nspname = %s AND c.relname = ANY(%s)"
 )
 _MAY_LOOK = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = %s"
+_RESTRICTED = "restrict_nonsystem_relation_kind"
+"""A setting that takes views away (from PostgreSQL 12.20, 13.16, 14.13, 15.8, 16.4 and 17 on)."""
+
+_MAY_READ = f"SELECT has_schema_privilege(%s, 'USAGE'), current_setting('{_RESTRICTED}', true)"
 _EVENTS_ARE_THERE = "SELECT to_regclass('stored_events') IS NOT NULL"
 
 _NOBODY_ELSE = "LOCK TABLE log_gate IN EXCLUSIVE MODE"
@@ -169,8 +173,14 @@ def check_version(connection: Connection, address: Address, tables: Sequence[str
         StoreOpenError: it was made by a newer one, or the role has no rights, or not all that a reader needs.
         CorruptionError: its tables do not say.
     """
-    if not row(connection, "SELECT has_schema_privilege(%s, 'USAGE')", address.schema)[0]:
+    may_look, restricted = row(connection, _MAY_READ, address.schema)
+    if not may_look:
         raise _no_rights(connection, address)
+    if "view" in (restricted or ""):
+        raise StoreOpenError(
+            f"store {address.place!r} cannot be read: a setting of the role, its database or the connection keeps its "
+            f"views from being read, RESET {_RESTRICTED} there"
+        )
     if not row(connection, _EVENTS_ARE_THERE)[0]:
         raise CorruptionError(f"store {address.place!r} has lost its table of events: restore a backup")
     if not row(connection, "SELECT to_regclass('store_state') IS NOT NULL")[0]:
