@@ -1,6 +1,7 @@
 """What a server, a database, a role or the environment sets for sessions does nothing to a log, or is refused."""
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import LiteralString
@@ -230,6 +231,29 @@ def test_lost_table_is_damage(postgres_url: str, lost: LiteralString) -> None:
     what = "of events" if lost == "stored_events" else "'store_state'"
     with pytest.raises(CorruptionError, match=rf"has lost its table {what}: restore a backup$"):
         TurnLog.open(postgres_url)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("ALTER SCHEMA turnlog RENAME TO logs", "has functions that do not find its tables"),
+        ("ALTER SCHEMA turnlog RENAME TO logs; DROP FUNCTION logs.log_settle", "has lost a function"),
+    ],
+)
+def test_functions_that_a_rebuild_mends_are_told_of(postgres_url: str, change: LiteralString, told: str) -> None:
+    """Where all tables are there no backup is needed."""
+    with TurnLog.open(postgres_url) as log:
+        log.add_turn("hello", bookmark="main")
+    run(postgres_url, *change.split("; "))
+    with TurnLog.open(f"{postgres_url}?schema=logs") as log:
+        said = rf"{told} \(.* does not exist.*\): `turnlog projections rebuild` makes (it|them) anew$"
+        for work in (lambda: log.turn("main"), lambda: log.add_turn("more", continues="main")):
+            with pytest.raises(CorruptionError, match=said):
+                work()
+        assert any(re.search(said, damage.what) for damage in log.verify().damage)
+        log.rebuild_projections()
+        log.add_turn("more", continues="main")
+        assert log.verify().damage == ()
 
 
 def test_tables_that_cannot_be_compared_now_are_no_damage(postgres_url: str) -> None:

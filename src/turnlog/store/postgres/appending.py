@@ -29,7 +29,7 @@ from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.postgres.connections import Wires
 from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, is_lost, store_error
-from turnlog.store.postgres.opening import is_hidden
+from turnlog.store.postgres.opening import missing
 from turnlog.store.postgres.schema import BUILT, VERSION, versions
 from turnlog.store.postgres.transactions import (
     BEGIN_ALONE,
@@ -103,7 +103,7 @@ class Appender:
         self._payloads = payloads
         self._projections = tuple(projections)
         self._place_name = wires.address.place
-        self._error = partial(store_error, place=self._place_name, is_hidden=partial(is_hidden, wires.address))
+        self._error = partial(store_error, place=self._place_name, missing=partial(missing, wires.address))
         self._seals = seals
         self._busy_timeout_s = busy_timeout_s
         self._on_busy = on_busy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import Literal
 
 import psycopg
 from psycopg import errors
@@ -85,7 +86,18 @@ _ROLES = {
 }
 """What the server says where a setting is in the way that turnlog leaves as it is, and the setting."""
 
+_NO_FUNCTION = "store {place!r} has lost a function ({message}): `turnlog projections rebuild` makes it anew"
+_NO_PATH = (
+    "store {place!r} has functions that do not find its tables ({message}): `turnlog projections rebuild` makes them "
+    "anew"
+)
+"""What is said where a function of the log looks for a table in the wrong schema, as after that was renamed."""
+
 _MISSING = (errors.UndefinedTable, errors.UndefinedFunction)
+
+Missing = Literal["right", "function", "table"]
+"""What is missing where the server does not find a table or a function: the right to look into the schema, so that all
+in it seems to be; a function, or what it needs to find the tables, which are there; or else a table."""
 
 _KINDS: dict[type[psycopg.Error], tuple[type[StoreError], str]] = {
     errors.LockNotAvailable: (StoreBusyError, _BUSY),
@@ -182,7 +194,7 @@ def store_error(
     place: str,
     *,
     denied: tuple[type[StoreError], str] = _DENIED,
-    is_hidden: Callable[[], bool] = lambda: False,
+    missing: Callable[[], Missing] = lambda: "table",
 ) -> StoreError:
     """Return the turnlog error for one of psycopg.
 
@@ -190,14 +202,18 @@ def store_error(
         error: what was raised.
         place: the name of the store, for people.
         denied: what to return where the role has no right; by default it is taken for one to write.
-        is_hidden: tells whether the role may not look into the schema of the store. What it has in there then seems
-            to be missing.
+        missing: tells what is missing, where the server does not find something.
     """
     message = _message(error)
-    hidden = isinstance(error, _MISSING) and is_hidden()
+    lost = missing() if isinstance(error, _MISSING) else None
+    hidden = lost == "right"
     if hidden or isinstance(error, errors.InsufficientPrivilege):
         raised, form = denied
         return raised(form.format(place=place, message="permission denied for its schema" if hidden else message))
+    if lost == "function" and isinstance(error, errors.UndefinedFunction):
+        return CorruptionError(_NO_FUNCTION.format(place=place, message=message))
+    if lost == "function" and isinstance(error, errors.UndefinedTable) and error.diag.context:
+        return CorruptionError(_NO_PATH.format(place=place, message=message))
     for kind, (raised, form) in _KINDS.items():
         if isinstance(error, kind):
             return raised(form.format(place=place, message=message))
@@ -234,10 +250,10 @@ def converted(
     place: str,
     *,
     denied: tuple[type[StoreError], str] = _DENIED,
-    is_hidden: Callable[[], bool] = lambda: False,
+    missing: Callable[[], Missing] = lambda: "table",
 ) -> Generator[None]:
     """Raise errors of psycopg as turnlog's own: see `store_error`."""
     try:
         yield
     except DRIVER_ERRORS as error:
-        raise store_error(error, place, denied=denied, is_hidden=is_hidden) from error
+        raise store_error(error, place, denied=denied, missing=missing) from error

@@ -13,7 +13,7 @@ from psycopg import errors, sql
 from turnlog.errors import CorruptionError, StoreOpenError
 from turnlog.store.postgres.catalog import Connection, query, row
 from turnlog.store.postgres.connections import Address
-from turnlog.store.postgres.errors import may_come, open_error
+from turnlog.store.postgres.errors import Missing, may_come, open_error
 from turnlog.store.postgres.roles import BECOME_OWNER, give_again, may_not_read, take_from_all
 from turnlog.store.postgres.schema import (
     EVENTS,
@@ -62,16 +62,19 @@ def is_there(connection: Connection, address: Address) -> bool:
     return bool(query(connection, _IS_THERE, (address.schema, list(OWN_TABLES))))
 
 
-def is_hidden(address: Address) -> bool:
-    """Tell whether the role may not look into the schema of a log, as after `turnlog grant ROLE --nothing`.
+def missing(address: Address) -> Missing:
+    """Return what is missing where the server does not find a table or a function of a log: see `Missing`.
 
-    It connects. Where it cannot, it is taken for one that may.
+    It connects. Where it cannot, a table is taken to be.
     """
     try:
         with closing(address.connect(lock_timeout_s=10, connect_timeout_s=10)) as connection:
-            return query(connection, _MAY_LOOK, (address.schema,)) == [(False,)]
+            if query(connection, _MAY_LOOK, (address.schema,)) == [(False,)]:
+                return "right"
+            there = len(query(connection, _IS_THERE, (address.schema, list(OWN_TABLES))))
+            return "function" if there == len(OWN_TABLES) else "table"
     except (psycopg.Error, StoreOpenError):
-        return False
+        return "table"
 
 
 def connect(

@@ -30,7 +30,7 @@ from turnlog.store.postgres.erasing import drop_probes, scrub, take_away
 from turnlog.store.postgres.errors import UNREADABLE, converted, is_lost, open_error
 from turnlog.store.postgres.listening import Listener
 from turnlog.store.postgres.locks import PostgresLocks
-from turnlog.store.postgres.opening import check_version, connect, is_hidden, is_there, make, restore_objects
+from turnlog.store.postgres.opening import check_version, connect, is_there, make, missing, restore_objects
 from turnlog.store.postgres.rebuild import grant_again, replace_tables, schema_change
 from turnlog.store.postgres.recorders import PostgresLogFactory
 from turnlog.store.postgres.rights import use_flaws
@@ -121,7 +121,7 @@ class PostgresStore(Store):
         self.url = url
         self._address = address = Address(url)
         self._place_name = address.place
-        self._converted = partial(converted, address.place, is_hidden=partial(is_hidden, address))
+        self._converted = partial(converted, address.place, missing=partial(missing, address))
         self._projections = tuple(projections)
         self._versions = versions(self._projections)
         self._sides = (*sides, STORAGE)
