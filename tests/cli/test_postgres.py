@@ -184,6 +184,34 @@ def test_there_is_no_database_no_role_or_no_log(turnlog: SecretiveCommand, postg
     assert "there is no log" in turnlog.refused("threads")
 
 
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"query": "options=-c%20nosuch%3D1"}, 'unrecognized configuration parameter "nosuch"'),
+        ({"query": "options=-c%20port%3D1"}, 'parameter "port" cannot be changed'),
+        ({"query": "options=--nosuch%20x"}, "--nosuch requires a value"),
+        ({"query": "replication=database"}, "not supported in a replication connection"),
+        ({"query": "target_session_attrs=standby"}, "server is not in hot standby mode"),
+        ({"query": "target_session_attrs=read-only"}, "session is not read-only"),
+        ({"path": "/template0"}, 'database "template0" is not currently accepting connections'),
+        ({"PGOPTIONS": "-c nosuch=1"}, 'unrecognized configuration parameter "nosuch"'),
+        ({"PGTZ": "Mars/X"}, 'invalid value for parameter "TimeZone": "Mars/X"'),
+        ({"PGDATESTYLE": "xx"}, 'invalid value for parameter "DateStyle": "xx"'),
+        ({"PGREQUIREAUTH": "scram-sha-256"}, 'authentication method requirement "scram-sha-256" failed'),
+        ({"PGCHANNELBINDING": "require"}, "channel binding"),
+        ({"PGGSSENCMODE": "require"}, "GSSAPI"),
+    ],
+)
+def test_settings_that_do_not_fit_are_told_of(turnlog: SecretiveCommand, setting: dict[str, str], told: str) -> None:
+    """Not that the server may not run, nor to try again: waiting does not help."""
+    turnlog.store.parent.mkdir()
+    environment = {name: value for name, value in setting.items() if name.startswith("PG")}
+    changes = {name: value for name, value in setting.items() if name not in environment}
+    line = turnlog.refused("threads", TURNLOG_STORE=with_password(turnlog.url, **changes), **environment)
+    assert told in line
+    assert line.endswith("; check the settings of the connection, in its URL and in the environment")
+
+
 def test_wrong_password_is_one_line(own_postgres: PostgresServer, tmp_path: Path) -> None:
     """As the server says it."""
     roles = Roles(own_postgres.url())

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from tests.agent.running import values
 from tests.agent.scripted import HERE, MODEL, Scripted, say
 from tests.sealed_log import SealsInMemory
@@ -383,3 +384,19 @@ def test_feed_that_follows_waits_for_the_server(own_postgres: PostgresServer, tm
             pass
         feed.stop()
         following.result(60)
+
+
+@pytest.mark.parametrize("work", [lambda log: log.turn("main"), lambda log: log.add_turn("more", continues="main")])
+def test_database_that_is_dropped_is_not_waited_for(
+    own_postgres: PostgresServer, work: Callable[[TurnLog], object]
+) -> None:
+    """However long a server is waited for: it does not come back."""
+    url = own_postgres.create_database()
+    with TurnLog.open(url, busy_timeout_s=600) as log:
+        log.add_turn("hello", bookmark="main")
+        assert log.turn("main")
+        name = sql.Identifier(url.rpartition("/")[2])
+        with psycopg.connect(own_postgres.url(), autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+        with pytest.raises(StoreLostError, match=r"does not exist\): see whether its URL is right, and the role may"):
+            work(log)

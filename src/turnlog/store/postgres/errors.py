@@ -67,6 +67,20 @@ _WRONG = re.compile(
 )
 """What libpq says of a URL, or of what the environment adds to it, before it connects at all."""
 
+_UNFIT = re.compile(
+    r"unrecognized configuration parameter|invalid value for parameter|permission denied to set parameter|"
+    r"parameter .* cannot be |invalid command-line argument|not currently accepting connections|"
+    r"server (?:requested|did not complete) |GSSAPI.* required|gssencmode|channel binding|requires a value|"
+    r"replication connection"
+)
+"""What a server, or libpq, says of settings of a connection that do not fit, once it was reached."""
+
+_OTHER_KIND = ("server is not in hot standby mode", "session is not read-only")
+"""What is said of a server that was to be a standby (libpq, `target_session_attrs`), which it may become."""
+
+_GONE = re.compile(r"FATAL: +(?:database|role) .* does not exist")
+"""What a server says where no waiting brings back what was there when the log was opened."""
+
 _COMING = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting", "not accepting connections")
 """What a server says that is about to begin or to end."""
 
@@ -164,6 +178,27 @@ def _is_wrong(error: BaseException) -> bool:
     return not is_of_server and all(_WRONG.search(failure) for failure in _failures(error))
 
 
+def is_gone(error: BaseException) -> bool:
+    """Tell whether the database, or the role, is not there, or not any more."""
+    return all(_GONE.search(failure) for failure in _failures(error))
+
+
+def _is_unfit(error: BaseException) -> bool:
+    """Tell whether no server takes a connection with the settings that are given for it."""
+    return all(_UNFIT.search(failure) for failure in _failures(error))
+
+
+def _advice(error: BaseException) -> str:
+    """Return what to do where the server cannot be reached, or takes no connection."""
+    if _is_wrong(error):
+        return "see whether its URL is right"
+    if _is_unfit(error) or any(said in failure for said in _OTHER_KIND for failure in _failures(error)):
+        return "check the settings of the connection, in its URL and in the environment"
+    if is_refused(error):
+        return "see whether its URL is right, and the role may connect"
+    return "see whether its server runs"
+
+
 def may_come(error: BaseException, *, servers: int) -> bool:
     """Tell whether a server that takes a connection may be there soon: one takes over, or is about to begin.
 
@@ -171,7 +206,7 @@ def may_come(error: BaseException, *, servers: int) -> bool:
         error: why there is none now.
         servers: how many the URL names. One that is alone and not there may as well be none, and so may all.
     """
-    if not is_lost(error) or is_refused(error) or _is_wrong(error):
+    if not is_lost(error) or is_refused(error) or _is_wrong(error) or _is_unfit(error):
         return False
     failures = _failures(error)
     if servers > 1 and not all(any(said in failure for said in _NOT_THERE) for failure in failures):
@@ -221,7 +256,7 @@ def store_error(
         raised, form = _LACKS
         return raised(form.format(place=place, message=message))
     if is_lost(error):
-        return StoreLostError(f"store {place!r} cannot be reached ({message}): see whether its server runs")
+        return StoreLostError(f"store {place!r} cannot be reached ({message}): {_advice(error)}")
     return StoreError(f"store {place!r}: {message}")
 
 
@@ -232,12 +267,10 @@ def open_error(error: psycopg.Error, place: str) -> StoreError:
         return found
     message = _message(error)
     advice = ""
-    if _is_wrong(error):
-        advice = "; see whether its URL is right"
-    elif isinstance(found, StoreLostError) and is_refused(error):
-        advice = "; see whether its URL is right, and the role may connect"
-    elif isinstance(found, StoreLostError):
-        advice = "; see whether its server runs, and try again later"
+    if isinstance(found, StoreLostError) or _is_wrong(error) or _is_unfit(error):
+        advice = f"; {_advice(error)}"
+        if advice.endswith("runs"):
+            advice += ", and try again later"
     elif isinstance(found, StoreBusyError):
         advice = "; try again later"
     elif isinstance(error, errors.DuplicateTable | errors.DuplicateObject | errors.DuplicateFunction):

@@ -9,6 +9,7 @@ from time import monotonic
 import psycopg
 
 from turnlog.hurry import hurry
+from turnlog.store.postgres.errors import is_gone
 from turnlog.store.postgres.wire import LOOK_S, NO_ANSWER
 
 AGAIN_S = 0.1
@@ -48,11 +49,12 @@ class Tries:
             wait_s: how long to wait, in seconds.
 
         Raises:
-            psycopg.Error: there is no other one. It is `error`, or says that somebody wants to stop.
+            psycopg.Error: there is no other one, also as what is tried cannot be any more. It is `error`, or says that
+                somebody wants to stop.
         """
         if self._failed_s is None:
             self._failed_s = monotonic()
-        if hurry().gave_up:
+        if hurry().gave_up or is_gone(error):
             raise error
         if hurry().left_s(self._failed_s) <= 0:
             hurry().give_up()
