@@ -3,7 +3,7 @@
 import io
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Barrier
@@ -598,3 +598,22 @@ def test_rebuilds_at_once_wait_for_each_other(roles: Roles) -> None:
 
                 assert all(threads.map(rebuild, logs))
         assert logs[0].verify().damage == ()
+
+
+def test_one_connection_is_enough(roles: Roles) -> None:
+    """What is kept for the next reader makes room, and who comes when there is none waits."""
+    role = roles.make("limited", "LOGIN CONNECTION LIMIT 1")
+    with TurnLog.open(roles.url) as owner:
+        owner.add_turn("hello", bookmark="main")
+        engine(owner).grant(role, "write")
+    with ThreadPoolExecutor() as threads:
+        with psycopg.connect(roles.url_of(role)):
+            opened = threads.submit(TurnLog.open, roles.url_of(role), busy_timeout_s=30)
+            wait([opened], timeout=0.5)
+        with opened.result() as log:
+            assert log.turn("main")
+            assert log.verify().damage == ()
+            assert not any(threads.map(lambda _: log.verify().damage, range(4)))
+    with open_as(roles, role) as log:
+        assert log.turn("main")
+        assert log.add_turn("more", continues="main")

@@ -28,7 +28,7 @@ from turnlog.store.group_commit import GroupCommit, Request
 from turnlog.store.log_write import Knowledge
 from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.postgres.connections import Wires
-from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, is_lost, store_error
+from turnlog.store.postgres.errors import CONFLICTS, DRIVER_ERRORS, is_full, is_lost, store_error
 from turnlog.store.postgres.opening import missing
 from turnlog.store.postgres.schema import BUILT, VERSION, versions
 from turnlog.store.postgres.transactions import (
@@ -142,7 +142,7 @@ class Appender:
         Raises:
             UncertainError: that cannot be found out in time.
         """
-        wire = self._wires.new(self._on_busy)
+        wire = self._connected()
         try:
             [backend] = _backend_of(wire)
             end, epoch = begin_alone(wire)
@@ -169,6 +169,17 @@ class Appender:
             self._tell(None)
         finally:
             wire.close()
+
+    def _connected(self) -> Wire:
+        """Open a connection, and wait while the server has no room for one."""
+        tries = self._tries()
+        while True:
+            try:
+                return self._wires.new(self._on_busy)
+            except psycopg.OperationalError as error:
+                if not is_full(error):
+                    raise
+                tries.pause(error)
 
     def _came_in(self, transaction: PostgresWrite, backend: SQLRow, error: psycopg.Error) -> bool:
         """Tell whether a transaction is recorded whose connection was lost at its commit.

@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from turnlog.errors import StoreOpenError
 from turnlog.hurry import hurry
+from turnlog.store.postgres.errors import is_full
 from turnlog.store.postgres.pooling import check_pooling
 from turnlog.store.postgres.wire import LOOK_S, NO_ANSWER, Wire
 
@@ -293,21 +294,32 @@ class Wires:
         self._closed = False
 
     def new(self, on_wait: Callable[[float], None] | None = None) -> Wire:
-        """Open a connection.
+        """Open a connection. Where there can be no more, it is one that was kept.
 
         Raises:
             psycopg.Error: it cannot be opened.
         """
         timeout_s = self._busy_timeout_s
-        return Wire(self.address.connect(lock_timeout_s=timeout_s, connect_timeout_s=min(10, timeout_s)), on_wait)
+        try:
+            connection = self.address.connect(lock_timeout_s=timeout_s, connect_timeout_s=min(10, timeout_s))
+        except psycopg.OperationalError as error:
+            wire = self._idle() if is_full(error) else None
+            if wire is None:
+                raise
+            wire.on_wait = on_wait
+            return wire
+        return Wire(connection, on_wait)
 
     def take(self) -> Wire:
         """Return one that was kept, or a new one."""
+        return self._idle() or self.new()
+
+    def _idle(self) -> Wire | None:
         while True:
             try:
                 wire = self._kept.pop()
             except IndexError:
-                return self.new()
+                return None
             if not wire.is_broken:
                 return wire
             wire.close()
@@ -320,12 +332,16 @@ class Wires:
                 return
         wire.close()
 
+    def close_kept(self) -> None:
+        """Close those that are kept."""
+        while (wire := self._idle()) is not None:
+            wire.close()
+
     def close(self) -> None:
         """Close those that are kept. Others are closed by who gives them back."""
         with self._lock:
             self._closed = True
-            while self._kept:
-                self._kept.pop().close()
+            self.close_kept()
 
 
 def _after_fork() -> None:

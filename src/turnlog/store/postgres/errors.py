@@ -178,6 +178,11 @@ def _is_wrong(error: BaseException) -> bool:
     return not is_of_server and all(_WRONG.search(failure) for failure in _failures(error))
 
 
+def is_full(error: BaseException) -> bool:
+    """Tell whether a server takes no connection for it, a database or a role has as many as it may."""
+    return is_lost(error) and any(said in failure for said in _NO_MORE for failure in _failures(error))
+
+
 def is_gone(error: BaseException) -> bool:
     """Tell whether the database, or the role, is not there, or not any more."""
     return all(_GONE.search(failure) for failure in _failures(error))
@@ -200,7 +205,7 @@ def _advice(error: BaseException) -> str:
 
 
 def may_come(error: BaseException, *, servers: int) -> bool:
-    """Tell whether a server that takes a connection may be there soon: one takes over, or is about to begin.
+    """Tell whether a server that takes a connection may be there soon: one takes over, is about to begin, or is full.
 
     Args:
         error: why there is none now.
@@ -211,7 +216,7 @@ def may_come(error: BaseException, *, servers: int) -> bool:
     failures = _failures(error)
     if servers > 1 and not all(any(said in failure for said in _NOT_THERE) for failure in failures):
         return True
-    return any(said in failure for said in _COMING for failure in failures)
+    return is_full(error) or any(said in failure for said in _COMING for failure in failures)
 
 
 def _message(error: BaseException) -> str:
@@ -252,7 +257,7 @@ def store_error(
     for kind, (raised, form) in _KINDS.items():
         if isinstance(error, kind):
             return raised(form.format(place=place, message=message))
-    if is_lost(error) and any(said in message for said in _NO_MORE):
+    if is_full(error):
         raised, form = _LACKS
         return raised(form.format(place=place, message=message))
     if is_lost(error):

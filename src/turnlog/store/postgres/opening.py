@@ -13,7 +13,7 @@ from psycopg import errors, sql
 from turnlog.errors import CorruptionError, StoreOpenError
 from turnlog.store.postgres.catalog import Connection, query, row
 from turnlog.store.postgres.connections import Address
-from turnlog.store.postgres.errors import Missing, may_come, open_error
+from turnlog.store.postgres.errors import Missing, is_full, may_come, open_error
 from turnlog.store.postgres.roles import BECOME_OWNER, give_again, may_not_read, take_from_all
 from turnlog.store.postgres.schema import (
     EVENTS,
@@ -83,14 +83,16 @@ def connect(
     busy_timeout_s: float,
     ended: Event | None = None,
     on_busy: Callable[[float], None] | None = None,
+    make_room: Callable[[], None] = lambda: None,
 ) -> Connection:
-    """Open a connection as psycopg has it, and try again while a server is about to begin, or to take over.
+    """Open a connection as psycopg has it, and try again while a server is about to begin, to take over, or is full.
 
     Args:
         address: where the log is.
         busy_timeout_s: how long to wait for others, and for a server that may come.
         ended: who waits no more sets it.
         on_busy: called while it waits, with the seconds.
+        make_room: called where the server is full.
 
     Raises:
         psycopg.Error: it cannot be opened.
@@ -103,6 +105,8 @@ def connect(
         except psycopg.OperationalError as error:
             if not may_come(error, servers=address.servers):
                 raise
+            if is_full(error):
+                make_room()
             tries.pause(error)
 
 

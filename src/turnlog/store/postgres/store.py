@@ -219,7 +219,13 @@ class PostgresStore(Store):
     def _admin(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Open a connection as psycopg has it, for what is seldom done."""
         return closing(
-            connect(self._address, busy_timeout_s=self._busy_timeout_s, ended=self._ended, on_busy=self.on_busy)
+            connect(
+                self._address,
+                busy_timeout_s=self._busy_timeout_s,
+                ended=self._ended,
+                on_busy=self.on_busy,
+                make_room=self._wires.close_kept,
+            )
         )
 
     def unsettled(self) -> int:

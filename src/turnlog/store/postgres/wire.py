@@ -110,7 +110,7 @@ class Wire:
             on_wait: called now and then while the server does not answer, with the seconds since it was asked.
         """
         self.connection = connection
-        self._on_wait = on_wait
+        self.on_wait = on_wait
         self._pg = connection.pgconn
         self._pg.nonblocking = 1
         self._pg.enter_pipeline_mode()
@@ -263,8 +263,8 @@ class Wire:
         while pg.is_busy():
             # Not by `get_result`, which keeps the interpreter while it waits.
             since_s = since_s or monotonic()
-            if not self._is_ready(since_s) and self._on_wait is not None:
-                self._on_wait(monotonic() - since_s)
+            if not self._is_ready(since_s) and self.on_wait is not None:
+                self.on_wait(monotonic() - since_s)
             pg.consume_input()
         return pg.get_result()
 
