@@ -144,8 +144,13 @@ def test_reader_searches_in_a_file_of_its_own(turnlog: SecretiveCommand, roles: 
         ("postgresql://h/d?password={}&schema=", "'' cannot be the schema of a log, give another name: it is empty"),
         (
             "postgresql://u:{}@h/d?schema=pg_catalog",
-            "'pg_catalog' cannot be the schema of a log, give another name: names that begin with",
+            "'pg_catalog' cannot be the schema of a log, give another name: this one, and names that begin with",
         ),
+        (
+            "postgresql://u:{}@h/d?schema=information_schema",
+            "'information_schema' cannot be the schema of a log, give another name: ",
+        ),
+        ("POSTGRESQL+psycopg://u:{}@h/d", "is not a store URL: write postgresql:// and name no driver"),
         ("postgresql://u:{}@h/d?schema=a&schema=b", "gives 'schema' more than once: give it once"),
         (
             "postgresql://u:{}@h/d?schema=" + 64 * "s",
@@ -227,11 +232,12 @@ def test_wrong_password_is_one_line(own_postgres: PostgresServer, tmp_path: Path
 
 
 def test_other_forms_of_a_url(turnlog: SecretiveCommand, own_postgres: PostgresServer) -> None:
-    """`postgres://`, a Unix socket, a schema of any name; each schema is a log of its own."""
+    """`postgres://`, capitals, a Unix socket, a schema of any name; each schema is a log of its own."""
     turnlog.store.parent.mkdir()
     socket = own_postgres.url(unix=True)
     for url in (
         turnlog.url.replace("postgresql://", "postgres://"),
+        turnlog.url.replace("postgresql://", "POSTGRESQL://") + "?schema=capitals",
         turnlog.url + "?schema=My%20%22odd%22%20%C3%9Cber%27s",
         turnlog.url + "?schema=select",
         turnlog.url + "?schema=" + 63 * "s",
@@ -241,6 +247,7 @@ def test_other_forms_of_a_url(turnlog: SecretiveCommand, own_postgres: PostgresS
         turnlog.ok("add", "hello", "--bookmark", "main", "--store", url)
         assert len(turnlog.ok("threads", TURNLOG_STORE=url).text.splitlines()) == 1
         assert turnlog.ok("verify", TURNLOG_STORE=url).text.startswith("clean  2 events")
+        assert "hello" in turnlog.ok("search", "hello", TURNLOG_STORE=url).text
 
 
 @pytest.mark.parametrize("module", ["psycopg", "psycopg_pool", "libpq"])

@@ -104,7 +104,7 @@ class PostgresTarget(Target):
         check_schema(schema, "projections")
         self.schema = schema
         self._search_path = tuple(search_path)
-        if conninfo.partition("://")[0] in SCHEMES:
+        if conninfo.partition("://")[0].lower() in SCHEMES:
             address = Address(conninfo)
             self._conninfo = address.conninfo
             self.place = address.place.partition("?")[0]

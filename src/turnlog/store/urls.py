@@ -54,7 +54,7 @@ def parse_url(url: str) -> Path | None:
         raise StoreOpenError(f"{shown!r} is not a store URL: it has control characters")
     if is_postgres(url):
         return None
-    if url.startswith(("postgresql+", "postgres+", "psycopg", "jdbc:")):
+    if url.lower().startswith(("postgresql+", "postgres+", "psycopg", "jdbc:")):
         raise StoreOpenError(f"{shown!r} is not a store URL: write postgresql:// and name no driver")
     try:
         parts = urlsplit(url)
@@ -72,7 +72,8 @@ def parse_url(url: str) -> Path | None:
             meant = "sqlite:///" + shown.partition("://")[2]
             raise StoreOpenError(f"{shown!r}: write three slashes before a path, {meant!r}")
         case "sqlite" if path in ("", ":memory:") or "\0" in path:
-            raise StoreOpenError(f"{shown!r}: the path is missing, write 'sqlite:///PATH' (or 'memory://')")
+            what = "a path has no %00" if "\0" in path else "the path is missing"
+            raise StoreOpenError(f"{shown!r}: {what}, write 'sqlite:///PATH' (or 'memory://')")
         case "sqlite":
             return Path(os.path.expanduser(path))  # noqa: PTH111 - Path.expanduser raises where there is no such user
         case _:
@@ -110,7 +111,7 @@ def is_log_there(url: str) -> bool:
 
 def is_postgres(url: str) -> bool:
     """Tell whether a URL is that of a store on a PostgreSQL server."""
-    return url.startswith(_POSTGRES)
+    return url.lower().startswith(_POSTGRES)
 
 
 def open_store(

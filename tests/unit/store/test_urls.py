@@ -79,7 +79,8 @@ def test_what_is_no_text_is_refused_with_what_is_meant(given: Any, advice: str) 
         ("sqlite://[x/a", "sqlite://"),
         ("sqlite:///a\tb.db", "sqlite://"),
         ("sqlite:///a\nb.db", "sqlite://"),
-        ("sqlite:///a%00b.db", "sqlite://"),
+        ("sqlite:///a%00b.db", "a path has no %00"),
+        ("sqlite:///%00.db", "a path has no %00"),
         ("sqlite:///a%FFb.db", "sqlite://"),
     ],
 )

@@ -33,6 +33,9 @@ BUSY_TIMEOUT_S = 60.0
 _APPEARING_S = 1.0
 """How long the files beside a database may take to appear, once the first of them is there."""
 
+_ENDING_BYTES = len("-payloads")
+"""So much the names of what a store makes beside its file add to that of it, at most."""
+
 Signature = tuple[int, int, int, bool]
 """Of a database file: time of its last change (ns), bytes, inode; and whether a write-ahead log is beside it."""
 
@@ -118,6 +121,7 @@ def look(path: Path, *, create: bool) -> Place:
         if found is None and not create:
             raise StoreOpenError(f"there is no store at {name!r}")
         if found is None:
+            _refuse_long(real, name)
             _make_file(real, name)
             found = real.stat()
         _refuse_other_kinds(real, found, name)
@@ -202,6 +206,17 @@ def _refuse_bytes(path: Path, name: str) -> None:
         raise StoreOpenError(
             f"there can be no store at {name!r}: the name of a folder in {str(path)!r} is not valid UTF-8"
         ) from error
+
+
+def _refuse_long(path: Path, name: str) -> None:
+    """Refuse a name that is too long for the files beside it."""
+    folder = next(each for each in path.parents if each.is_dir())
+    name_bytes_max = os.pathconf(folder, "PC_NAME_MAX") - _ENDING_BYTES
+    if name_bytes_max < len(os.fsencode(path.name)):
+        raise StoreOpenError(
+            f"there can be no store at {name!r}: the files beside it could have no names, give it one of at most "
+            f"{name_bytes_max} bytes"
+        )
 
 
 def _beside(path: Path, suffix: str) -> Path:
