@@ -144,7 +144,7 @@ def test_reader_searches_in_a_file_of_its_own(turnlog: SecretiveCommand, roles: 
         ("postgresql://h/d?password={}&schema=", "'' cannot be the schema of a log, give another name: it is empty"),
         (
             "postgresql://u:{}@h/d?schema=pg_catalog",
-            "'pg_catalog' cannot be the schema of a log, give another name: this one, and names that begin with",
+            "'pg_catalog' cannot be the schema of a log, give another name: names that begin with",
         ),
         (
             "postgresql://u:{}@h/d?schema=information_schema",

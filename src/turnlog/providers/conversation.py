@@ -102,6 +102,8 @@ class Conversation:
         self._arguments_are_text = arguments_are_text
         self._capabilities = capabilities
         self._names = capabilities.tool_names or ANY_NAME
+        # What a message of the wire has in it whose blocks have cache breakpoints of their own.
+        self._mark = None if capabilities.cache_key is None else b'"%b"' % capabilities.cache_key.encode()
         self._target = target
         self._encode = encode
         self._server_part = server_part
@@ -181,9 +183,10 @@ class Conversation:
                 fragments += [
                     self._fragment(text, b"," if count + place else b"") for place, text in enumerate(encoded)
                 ]
-                self._marked += [
-                    (count + place, carried.turn) for place, text in enumerate(encoded) if self._may_be_marked(text)
-                ]
+                if self._mark is not None:
+                    self._marked += [
+                        (count + place, carried.turn) for place, text in enumerate(encoded) if self._mark in text
+                    ]
                 if carried.cache and encoded:
                     self._cached.append(count + len(encoded) - 1)
                 if encoded:
@@ -194,11 +197,6 @@ class Conversation:
         self.size += sum(map(len, fragments)) + sum(len(message.content_json) for _, message, _ in new)
         self._source = messages
         self._last = new[-1][:2] if new else self._last
-
-    def _may_be_marked(self, text: bytes) -> bool:
-        """Return whether a message of the wire may have a cache breakpoint of its own."""
-        key = self._capabilities.cache_key
-        return key is not None and b'"%b"' % key.encode() in text
 
     def _without_blank_end(self, carried: Carried, blocks: Sequence[WindowBlock]) -> tuple[bytes, LossEntry] | None:
         """Return the last message without the whitespace that it ends in, where the conversation cannot end so.

@@ -64,8 +64,10 @@ def check_schema(name: str, of: str) -> None:
         why = "it is empty"
     elif "\0" in name:
         why = "it has a NUL character"
-    elif name == "information_schema" or name.startswith("pg_"):
-        why = "this one, and names that begin with 'pg_', are PostgreSQL's own"
+    elif name == "information_schema":
+        why = "this one is PostgreSQL's own"
+    elif name.startswith("pg_"):
+        why = "names that begin with 'pg_' are PostgreSQL's own"
     elif len(name.encode()) > NAME_BYTES_MAX:
         why = f"it has more than {NAME_BYTES_MAX} bytes"
     else:
