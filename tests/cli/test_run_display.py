@@ -238,14 +238,14 @@ def _item(*texts: str) -> dict[str, Any]:
     return {"type": "message", "id": "m1", "status": "completed", "role": "assistant", "content": content}
 
 
-def _responses(*shown: str, recorded: Sequence[str], after: str = "") -> Answer:
-    """Return a reply of the Responses API whose last event has other texts than the pieces before, and one behind."""
+def _responses(*shown: str, recorded: Sequence[str]) -> Answer:
+    """Return a reply of the Responses API whose last event has other texts than the pieces before."""
     pieces: list[dict[str, Any]] = [
         {"type": "response.output_text.delta", "item_id": "m1", "output_index": 0, "content_index": 0, "delta": text}
-        for text in (*shown, after)
+        for text in shown
     ]
     response = {"id": "r", "object": "response", "model": "m", "status": "completed", "output": [_item(*recorded)]}
-    pieces.insert(len(shown), {"type": "response.completed", "response": response})
+    pieces.append({"type": "response.completed", "response": response})
     return stream([msgspec.json.encode(piece) for piece in pieces], names=True)
 
 
@@ -273,7 +273,7 @@ def test_text_that_came_in_no_piece_is_shown_when_it_is_recorded(
     ("answer", "text"),
     [
         (_responses("Hello", recorded=["Bye!!"]), "Hello\n"),
-        (_responses("Hello", recorded=["Hello"], after=" more"), "Hello more\n"),
+        (_responses("Hello more", recorded=["Hello"]), "Hello more\n"),
     ],
     ids=["other", "shorter"],
 )

@@ -74,7 +74,14 @@ class Connections:
     """
 
     def __init__(
-        self, uri: str, path: Path | None, *, place: str, busy_timeout_s: float, read_only: bool = False
+        self,
+        uri: str,
+        path: Path | None,
+        *,
+        place: str,
+        busy_timeout_s: float,
+        read_only: bool = False,
+        on_closed: Callable[[], None] | None = None,
     ) -> None:
         """Take a SQLite URI; nothing is connected yet.
 
@@ -84,6 +91,7 @@ class Connections:
             place: the name of the store, for people.
             busy_timeout_s: how long to wait for a connection, and on a connection for other processes, in seconds.
             read_only: whether nothing may be written, and the journal mode not be changed.
+            on_closed: called when a connection of the pool was closed, which may have been the last one.
         """
         self.uri = uri
         self._path = path
@@ -91,6 +99,7 @@ class Connections:
         self._place = place
         self.busy_timeout_s = busy_timeout_s
         self._read_only = read_only
+        self._on_closed = on_closed
         self._is_write_ahead = self.in_memory or read_only
         self._max, self._kept = (1, 1) if self.in_memory else (READERS_MAX, READERS_KEPT)
         self._closed = False
@@ -208,8 +217,7 @@ class Connections:
             if kept:
                 self._idle.append(connection)
             else:
-                self._open.discard(connection)
-                connection.close()
+                self._close_one(connection)
                 # What was in memory is gone with it.
                 self._closed = self._closed or self.in_memory
             if self._closed:
@@ -266,8 +274,13 @@ class Connections:
                 connection = self._idle.pop()
             except IndexError:
                 return
-            self._open.discard(connection)
-            connection.close()
+            self._close_one(connection)
+
+    def _close_one(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        connection.close()
+        if self._on_closed is not None:
+            self._on_closed()
 
     def __del__(self) -> None:
         """Close it: whoever had it is gone."""

@@ -143,6 +143,7 @@ class SQLiteStore(Store, handles.Resting):
             place=self._place_name,
             busy_timeout_s=self._busy_timeout_s,
             read_only=place.read_only,
+            on_closed=None if place.beside is None else place.beside.forget,
         )
 
     def _prepare(self, place: Place) -> None:
@@ -484,8 +485,6 @@ class SQLiteStore(Store, handles.Resting):
         self._gate.shut(max(0.0, until_s - monotonic()))
         self._connections.rest()
         self._appender.rest()
-        if self._place.beside is not None:
-            self._place.beside.forget()
 
     def resume(self) -> None:
         """Go on behind a fork."""
