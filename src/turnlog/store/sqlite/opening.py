@@ -36,6 +36,9 @@ _APPEARING_S = 1.0
 _ENDING_BYTES = len("-payloads")
 """So much the names of what a store makes beside its file add to that of it, at most."""
 
+BESIDE_S = 0.1
+"""How long the files beside a database are taken for what they were. To look at both takes a sixth of an append."""
+
 Signature = tuple[int, int, int, bool]
 """Of a database file: time of its last change (ns), bytes, inode; and whether a write-ahead log is beside it."""
 
@@ -51,6 +54,7 @@ class Beside:
         """Take the path of the database; nothing is known yet of what is beside it."""
         self._names = (f"{path}-wal", f"{path}-shm")
         self._files: tuple[FileId | None, ...] | None = None
+        self._next_s = 0.0
 
     def look(self) -> None:
         """Note which files they are, if that is not known. A connection MUST be in a transaction: it has them open."""
@@ -62,13 +66,14 @@ class Beside:
         self._files = None
 
     def replaced(self) -> str | None:
-        """Return the name of one that is not the file any more that is open."""
-        if self._files is None:
+        """Return the name of one that is not the file any more that is open. Files are looked at now and then."""
+        if self._files is None or (now_s := monotonic()) < self._next_s:
             return None
-        wal, index = self._names
-        if file_id(wal) != self._files[0]:
-            return wal
-        return index if file_id(index) != self._files[1] else None
+        for name, file in zip(self._names, self._files, strict=True):
+            if file_id(name) != file:
+                return name
+        self._next_s = now_s + BESIDE_S
+        return None
 
 
 class Place(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from turnlog import TurnLog
 from turnlog.errors import StoreError, StoreOpenError, UnknownTurnError
+from turnlog.store.sqlite.opening import BESIDE_S
 
 
 def _delete(path: Path) -> None:
@@ -38,16 +40,19 @@ def _restore_copy(path: Path) -> None:
 
 def _remove_wal(path: Path) -> None:
     path.with_name("log.db-wal").unlink()
+    time.sleep(BESIDE_S)
 
 
 def _remove_index(path: Path) -> None:
     path.with_name("log.db-shm").unlink()
+    time.sleep(BESIDE_S)
 
 
 def _replace_wal(path: Path) -> None:
     wal = path.with_name("log.db-wal")
     shutil.copy(wal, path.with_name("copy"))
     path.with_name("copy").replace(wal)
+    time.sleep(BESIDE_S)
 
 
 WAYS: dict[str, tuple[Callable[[Path], None], str]] = {
