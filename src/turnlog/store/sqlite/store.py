@@ -485,6 +485,12 @@ class SQLiteStore(Store, handles.Resting):
         self._gate.shut(max(0.0, until_s - monotonic()))
         self._connections.rest()
         self._appender.rest()
+        self.forget()
+
+    def forget(self) -> None:
+        """Take no file beside the store for one that is open: connections were closed, or are those of the parent."""
+        if self._place.beside is not None:
+            self._place.beside.forget()
 
     def resume(self) -> None:
         """Go on behind a fork."""
