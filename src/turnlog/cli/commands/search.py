@@ -114,7 +114,7 @@ def usage(
     if tools and by is not None:
         raise UsageError("usage: --by sums tokens, and --tools counts calls: give one of them")
     key = by or "day"
-    screen, sealed, untold = Screen.of_stdout(), False, (0, 0)
+    screen, sealed, total = Screen.of_stdout(), False, None
     with common.open() as log, progress_bar("counting") as progress:
         if tools:
             sums = log.feeds.tools(progress=progress)
@@ -130,15 +130,14 @@ def usage(
             rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
             total = log.feeds.total_usage()
             rows += [_row(total, "all")] if len(sums) > 1 else []
-            untold = (total.untold, total.replies)
             head = [key, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
     if sealed:
         note("calls in sealed turns are not counted: what is sealed is not indexed")
     if common.json:
         write_json_lines(sums)
         return
-    if untold[0]:
-        note("replies that do not say what they took count as 0: {:,} of {:,}".format(*untold))
+    if total is not None and total.untold:
+        note(f"replies that do not say what they took count as 0: {total.untold:,} of {total.replies:,}")
     if not sums:
         if not sealed:
             note("no tools were called yet" if tools else "no replies of models yet")
