@@ -58,7 +58,8 @@ class Found(Struct, frozen=True, kw_only=True):
     """What there is to import.
 
     Attributes:
-        files: what is of a known format; of a folder in the order of names, what is in folders of it last.
+        files: what is of a known format; of a folder what was written last is last, so that it is the latest in the log
+            too, and sub-agents are behind all others.
         passed_over: what else is in a folder.
     """
 
@@ -85,13 +86,11 @@ def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
         if not path.is_dir():
             files.append(ToImport(path=path, format=_only_format(path) if format is None else format))
             continue
-        found = len(files)
-        for inner in _inside(path, format, path):
-            if isinstance(inner, ToImport):
-                files.append(inner)
-            else:
-                passed_over.append(inner)
-        if len(files) == found:
+        inside = list(_inside(path, format, path))
+        found = [inner for inner in inside if isinstance(inner, ToImport)]
+        files += sorted(found, key=_turn)
+        passed_over += [inner for inner in inside if isinstance(inner, PassedOver)]
+        if not found:
             what = "known format" if format is None else f"format {format!r}"
             link = next((each for each in passed_over if each.why == NOT_FOLLOWED), None)
             told = "" if link is None else f" ({str(link.path)!r} is {NOT_FOLLOWED})"
@@ -129,8 +128,7 @@ def _inside(folder: Path, format: str | None, root: Path) -> Iterator[ToImport |
     if len(found) == 1:
         yield ToImport(path=folder, format=found[0])
         return
-    # Files before folders, and sub-agents' behind them: they continue turns of the sessions that started them.
-    for path in sorted(folder.iterdir(), key=lambda each: (each.is_dir(), each.name.startswith("agent-"), each)):
+    for path in sorted(folder.iterdir(), key=lambda each: (each.is_dir(), each)):
         is_link = path.is_symlink()
         if is_link and leads_out(path, root):
             yield PassedOver(path=path, why=NOT_FOLLOWED)
@@ -142,6 +140,15 @@ def _inside(folder: Path, format: str | None, root: Path) -> Iterator[ToImport |
             found = formats_of(path, format=format) if path.is_file() else []
             is_of_one = len(found) == 1
             yield ToImport(path=path, format=found[0]) if is_of_one else PassedOver(path=path, why=_OF_NO_FORMAT)
+
+
+def _turn(file: ToImport) -> tuple[bool, int]:
+    """Return what says when a file of a folder has its turn: sub-agents continue turns of sessions that started them."""
+    try:
+        written_ns = file.path.stat().st_mtime_ns
+    except OSError:  # reading it will say why
+        written_ns = 0
+    return file.path.name.startswith("agent-"), written_ns
 
 
 def _only_format(path: Path) -> str:

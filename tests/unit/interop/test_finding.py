@@ -1,6 +1,7 @@
 """Which files there are to import, and of which format."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -48,6 +49,16 @@ def test_folder_is_all_that_is_in_it(folder: Path) -> None:
         PassedOver(path=folder / "readme.txt", why="it is of no format that can be imported"),
         PassedOver(path=folder / "deep" / "link", why="a link to a folder in it: what is there is found without it"),
     )
+
+
+def test_what_was_written_last_is_imported_last(folder: Path) -> None:
+    """Whatever its name and place, so that it is the latest in the log too; only sub-agents are behind all others."""
+    names = ["deep/b.jsonl", "z.jsonl", "deep/agent-old.jsonl", "a.jsonl", "agent-new.jsonl", "deep/c.jsonl"]
+    for number, name in enumerate(names):
+        (folder / name).write_text(json.dumps(CLAUDE) + "\n")
+        os.utime(folder / name, (number, number))
+    found = [each.path.relative_to(folder).as_posix() for each in find([folder]).files]
+    assert found == ["deep/b.jsonl", "z.jsonl", "a.jsonl", "deep/c.jsonl", "deep/agent-old.jsonl", "agent-new.jsonl"]
 
 
 def test_links_out_of_a_folder_are_not_followed_and_told(folder: Path, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def import_files(
     Parameters
     ----------
     file
-        A file, or a folder with all that is in it.
+        A file, or a folder with all that is in it: what was written last comes in last, as the latest.
     more
         More of them. The first one that fails ends the import; those before it are in.
     """
