@@ -143,7 +143,7 @@ def _inside(folder: Path, format: str | None, root: Path) -> Iterator[ToImport |
 
 
 def _turn(file: ToImport) -> tuple[bool, int]:
-    """Return what says when a file of a folder has its turn: sub-agents continue turns of sessions that started them."""
+    """Return what says when a file has its turn: sub-agents continue turns of the sessions that started them."""
     try:
         written_ns = file.path.stat().st_mtime_ns
     except OSError:  # reading it will say why

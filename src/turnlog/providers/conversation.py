@@ -214,8 +214,9 @@ class Conversation:
         *before, encoded = self._encode(msgspec.structs.replace(carried, blocks=(*carried.blocks[:-1], cut)))
         comma = b"," if len(self._messages) > 1 or before else b""
         why = "without the whitespace that it ends in: no conversation can end so"
-        places = (place for place, block in enumerate(blocks) if not isinstance(block, Text) or block.text.strip())
-        loss = LossEntry(kind="downgraded", turn=carried.turn, block="text", why=why, index=max(places))
+        places = [place for place, block in enumerate(blocks) if isinstance(block, Text) and block.text == text.text]
+        index = places[-1] if places else None
+        loss = LossEntry(kind="downgraded", turn=carried.turn, block="text", why=why, index=index)
         return self._fragment(encoded, comma), loss
 
     def _blocks(self, message: Message) -> list[WindowBlock]:

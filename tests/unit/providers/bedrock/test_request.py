@@ -252,3 +252,12 @@ def test_a_conversation_does_not_end_in_whitespace() -> None:
         {"citationsContent": {"content": [{"text": "b"}], "citations": []}},
     ]
     assert losses(request) == ["downgraded text: without the whitespace that it ends in: no conversation can end so"]
+
+
+def test_whitespace_that_was_cut_is_told_with_the_place_of_its_text() -> None:
+    """Not with that of what stood behind it and was dropped."""
+    thought = {"type": "thinking", "thinking": "hm"}
+    said = [{"type": "text", "text": "a"}, {"type": "text", "text": "b "}, {"type": "text", "text": " "}, thought]
+    request = prepare(message("user", "q"), message("assistant", *said))
+    cut = [loss.index for loss in request.loss_report.entries if loss.kind == "downgraded"]
+    assert cut == [1]
