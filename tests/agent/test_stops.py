@@ -352,6 +352,22 @@ def test_the_pointer_of_the_thread_holds_until_another_is_given(log: TurnLog) ->
     assert log.context("main").options == {"provider_ptr": "mega"}
 
 
+def test_the_pointer_named_default_is_asked_where_nothing_says_which(log: TurnLog) -> None:
+    """It is not written into the turn, and a pointer of the thread or of the caller goes before it."""
+    log.pointers.set("default", "scripted", "model-d", params={"top_p": 1})
+    log.pointers.set("kilo", "scripted", "model-k")
+    adapter = Scripted(*[say("Yes.")] * 4)
+    given = {"adapter": adapter, "connection": HERE}
+    log.run("One.", bookmark="main", **values(**given))
+    assert log.context("main").options == {}
+    log.run("Two.", continues="main", pointer="kilo", **values(**given))
+    log.run("Three.", continues="main", **values(**given))
+    log.pointers.delete("default")
+    with pytest.raises(RunError, match="nothing says which model to ask"):
+        log.run("Four.", **values(**given))
+    assert [body["model"] for body in adapter.bodies] == ["model-d", "model-k", "model-k"]
+
+
 def test_a_key_comes_from_the_environment(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or none is needed, where the provider has an address of its own."""
     monkeypatch.setenv("SCRIPTED_API_KEY", "key")

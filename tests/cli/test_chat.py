@@ -195,6 +195,16 @@ def test_a_session_without_a_model_says_how_to_name_one(turnlog: Command, server
     ]
 
 
+def test_a_session_asks_the_pointer_named_default(turnlog: Command, server: WireServer) -> None:
+    """And says so, as of any other."""
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("Hm.", bookmark="bare")
+        kilo = log.pointers.get("kilo")
+        log.pointers.set("default", kilo.provider, "other")
+    lines = chat(turnlog, "/model", arguments=("-c", "bare")).stderr.splitlines()
+    assert f"from the next message on: {kilo.provider} other" in lines
+
+
 def test_a_session_says_which_bookmark_it_is_on(turnlog: Command, server: WireServer) -> None:
     """When it goes on from a turn, and when it is asked."""
     with TurnLog.open(turnlog.url) as log:

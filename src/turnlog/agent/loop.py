@@ -102,8 +102,9 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
             own, and `BookmarkLeft` tells so.
         expected_head: the turn that the bookmark must be at when the run begins, False if it must not exist yet; as for
             `add_turn`.
-        pointer: the pointer to the model. By default, that which the turns before have set. It is written into the
-            turn, as are the four below, and holds from here on.
+        pointer: the pointer to the model. By default, that which the turns before have set, and where none has, the
+            one of the name `default`. One that is given is written into the turn, as are the four below, and holds from
+            here on.
         provider: the provider to ask, with `model`, in place of a pointer. Neither is written into the turn.
         model: the model to ask.
         servers: names of MCP servers whose tools to offer.

@@ -15,6 +15,10 @@ from turnlog.model import Options
 from turnlog.providers import Connection, Provider
 from turnlog.providers.keys import connect
 from turnlog.providers.replay import Replay
+from turnlog.registers.pointers import Pointer
+
+DEFAULT_POINTER = "default"
+"""The pointer to the model that is asked where nothing says which."""
 
 
 class Named(Struct, frozen=True, kw_only=True):
@@ -50,7 +54,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 def find_target(log: RunLog, named: Named, options: Options) -> Target:
-    """Return the model to ask: the one that the caller named, else that of the window's option `provider_ptr`.
+    """Return the model to ask: the one that the caller named, else as `pointer_to_ask` finds it.
 
     Raises:
         RunError: nothing says which model, or the caller contradicts himself.
@@ -85,11 +89,26 @@ def _model(log: RunLog, named: Named, options: Options) -> tuple[str, str, Mappi
     if named.model is not None or named.provider is not None:
         missing = "provider" if named.provider is None else "model"
         raise RunError(f"the {missing} is missing: give provider and model together, or a pointer")
-    inherited = options.get("provider_ptr")
-    name = named.pointer or (inherited if isinstance(inherited, str) else None)
-    if not name:
+    pointer = pointer_to_ask(log, named.pointer, options)
+    if pointer is None:
         raise RunError(
-            "nothing says which model to ask: give a pointer (`turnlog pointer` lists them), or provider and model"
+            "nothing says which model to ask: give a pointer (`turnlog pointer` lists them), or provider and model; "
+            f"`turnlog pointer set {DEFAULT_POINTER} PROVIDER MODEL` says which from now on"
         )
-    pointer = log.pointers.get(name)
     return pointer.provider, pointer.model, pointer.params
+
+
+def pointer_to_ask(log: RunLog, named: str | None, options: Options) -> Pointer | None:
+    """Return the pointer to the model to ask: what the caller named, the window's option `provider_ptr`, or `default`.
+
+    Returns:
+        None where nothing says which, and there is no pointer `default`.
+
+    Raises:
+        UnknownPointerError: there is none of the name that was said.
+    """
+    inherited = options.get("provider_ptr")
+    name = named or (inherited if isinstance(inherited, str) else None)
+    if name:
+        return log.pointers.get(name)
+    return next((pointer for pointer in log.pointers.all() if pointer.name == DEFAULT_POINTER), None)

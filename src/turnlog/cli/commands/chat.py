@@ -14,7 +14,7 @@ from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.opening import Attached, Opening
 from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.start import last_turn, server_names
-from turnlog.agent.target import Named, find_target
+from turnlog.agent.target import Named, find_target, pointer_to_ask
 from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
 from turnlog.cli.chat_place import Place
@@ -456,11 +456,8 @@ class _Session:
         provider, model = self._arguments["provider"], self._arguments["model"]
         if provider is not None and model is not None:
             return provider, model
-        name = self._arguments["pointer"] or self._options().get("provider_ptr")
-        if not isinstance(name, str) or not name:
-            return None
-        pointer = self._log.pointers.get(name)
-        return pointer.provider, pointer.model
+        pointer = pointer_to_ask(self._log, self._arguments["pointer"], self._options())
+        return None if pointer is None else (pointer.provider, pointer.model)
 
     def _say_model(self) -> None:
         asked = self._asked()

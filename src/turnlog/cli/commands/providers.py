@@ -226,7 +226,8 @@ def set_(
     Parameters
     ----------
     name
-        The pointer: nano, milli, kilo, mega, giga, or any other name.
+        The pointer: nano, milli, kilo, mega, giga, or any other name. The one named default is what is asked where
+        nothing says which.
     provider
         The provider.
     model
