@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import SupportsInt
 
-from turnlog.errors import MetaError
+from turnlog.errors import MetaError, StoreError
 
 _FORM = re.compile(r"[0-9A-Za-z]{25}", re.ASCII)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -64,10 +64,26 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+def now_ms() -> int:
+    """Return the time, in milliseconds since 1970 UTC.
+
+    Raises:
+        StoreError: the clock of this machine shows one before.
+    """
+    ms = time.time_ns() // 1_000_000
+    if ms < 1:
+        raise StoreError("the clock of this machine shows a time before 1970: set it; nothing was recorded")
+    return ms
+
+
 def new_id() -> str:
-    """Return a fresh id. Safe to call from many threads, and in a forked process."""
+    """Return a fresh id. Safe to call from many threads, and in a forked process.
+
+    Raises:
+        StoreError: as `now_ms` does.
+    """
     with _generating:
-        value = _generate(time.time_ns() // 1_000_000, _ROLLBACK_MS)
+        value = _generate(now_ms(), _ROLLBACK_MS)
     high, low = divmod(int(value), _TWELVE)
     high, c = divmod(high, _FOUR)
     high, b = divmod(high, _FOUR)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from turnlog.events import Event, genesis
 from turnlog.events.form import SALT_BYTES
-from turnlog.ids import new_id
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+from turnlog.ids import new_id, now_ms
 
 
 def _salt() -> bytes:
@@ -31,7 +26,7 @@ class Sources(Struct, frozen=True, kw_only=True):
     """
 
     new_id: Callable[[], str] = new_id
-    time_ms: Callable[[], int] = _now_ms
+    time_ms: Callable[[], int] = now_ms
     salt: Callable[[], bytes] = _salt
 
     def genesis(self) -> Event:

@@ -99,6 +99,8 @@ def test_no_keys_yet(turnlog: Command) -> None:
     assert (outcome.status, outcome.text) == (0, "")
     assert outcome.stderr == "turnlog: no signing keys yet: `turnlog keys new --name NAME` makes one\n"
     assert turnlog.ok("keys", "list", "--json").text == ""
+    elsewhere = turnlog("keys", TURNLOG_KEYS_DIR="/none/k")
+    assert elsewhere.stderr == "turnlog: no signing keys yet in /none/k: `turnlog keys new --name NAME` makes one\n"
 
 
 def test_verifier_keys_are_exported(turnlog: Command, keys: Path) -> None:

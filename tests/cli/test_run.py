@@ -90,6 +90,18 @@ def test_run_reads_standard_input(turnlog: Command, server: WireServer) -> None:
     assert said == [b'[{"type":"text","text":"a\\nb"}]', b'[{"type":"text","text":"c"}]']
 
 
+def test_run_says_that_it_leaves_out_what_a_thread_has_come_to(turnlog: Command, server: WireServer) -> None:
+    """Where its first turn is named by its id, as listings name threads; not by a bookmark, nor where it is alone."""
+    with TurnLog.open(turnlog.url) as log:
+        first = log.add_turn("One.", bookmark="at-first")
+        log.add_turn("Two.", continues=first.id, bookmark="on")
+        alone = log.add_turn("Alone.")
+    server.answers += [WIRE.reply("Yes.") for _ in range(3)]
+    said = [run(turnlog, "Go.", "-p", "kilo", "-c", at, "--no-bookmark").stderr for at in (first.id, "on~1", alone.id)]
+    assert [f"{first.id} is the first of 2 turns of its thread" in told for told in said] == [True, False, False]
+    assert all(told.splitlines()[-1].startswith("turnlog: ") for told in said)
+
+
 def test_run_is_of_a_subject(turnlog: Command, server: WireServer) -> None:
     """So is the reply, and what goes on from it."""
     server.answers += [WIRE.reply("One."), WIRE.reply("Two.")]
@@ -355,7 +367,8 @@ def test_a_recorded_run_is_repeated_from_its_store(turnlog: Command, server: Wir
         ),
         (
             ("Go",),
-            "nothing says which model to ask: give a pointer (`turnlog pointer` lists them), or provider and model",
+            "nothing says which model to ask: give a pointer (`turnlog pointer` lists them), or provider and model; "
+            "`turnlog pointer set default PROVIDER MODEL` says which from now on",
         ),
         (
             ("Go", "-p", "nix"),

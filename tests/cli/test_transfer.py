@@ -374,9 +374,10 @@ class TestExportAs:
         """To standard output, or to a file."""
         markdown = turnlog("export", "main", "--format", "markdown")
         assert (markdown.status, markdown.text.startswith("# main\n")) == (0, True)
-        assert markdown.stderr.splitlines() == [
-            f"turnlog: dropped: inherited of turn {turn_id(name)}: a page has no options" for name in "ae"
-        ]
+        told = f"turnlog: dropped: inherited of turn {turn_id('a')} and 1 more: a page has no options\n"
+        assert markdown.stderr == told
+        for form in ("markdown", "html"):
+            assert "is a page, and no JSON" in turnlog.refused("export", "main", "--format", form, "--json")
         page = tmp_path / "page.html"
         assert "5 turns" in turnlog("export", "main", "--format", "html", "-o", page).text
         assert page.read_bytes().startswith(b"<!doctype html>")

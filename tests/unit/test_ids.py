@@ -10,8 +10,9 @@ import pytest
 import scru128
 
 from turnlog import ids
-from turnlog.errors import MetaError
+from turnlog.errors import MetaError, StoreError
 from turnlog.ids import ID_LAST, derived_id, is_id, new_id, parse_id, time_of_id
+from turnlog.sources import Sources
 
 KNOWN = "036z951mhjikzik2gsl81gr7l"
 
@@ -131,6 +132,14 @@ def test_derived_id_depends_on_every_name_and_the_time() -> None:
         derived_id(datetime(2025, 1, 2, tzinfo=UTC), "a", "b"),
     }
     assert len(others | {first}) == 7
+
+
+def test_a_clock_before_1970_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No id and no event is of such a time."""
+    monkeypatch.setattr(time, "time_ns", lambda: -86_400_000_000_000)
+    for source in (new_id, Sources().time_ms):
+        with pytest.raises(StoreError, match="shows a time before 1970: set it; nothing was recorded"):
+            source()
 
 
 def test_derived_id_is_the_documented_one() -> None:

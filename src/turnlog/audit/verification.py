@@ -167,6 +167,11 @@ class _Verification:
             self._tell(schema)
             self._engine_damage(self._engine())
         self._tell(damaged.values())
+        if self._since > self._after:
+            which = "it was cut or rolled back, or is another log"
+            self._tell(
+                [f"the log ends before global position {self._since:,}, up to which payloads were read: {which}"]
+            )
         self._told_erasures()
         if self._roots is not None:
             self._roots.report()

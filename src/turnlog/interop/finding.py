@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ TURNLOG = "turnlog"
 
 _OF_NO_FORMAT = "it is of no format that can be imported"
 _TO_A_FOLDER = "a link to a folder in it: what is there is found without it"
+
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 _EXPORT = b'{"turnlog_export":'
 """How the first line of turnlog's own exports begins."""
@@ -155,8 +158,11 @@ def _only_format(path: Path) -> str:
     found = formats_of(path)
     if len(found) == 1:
         return found[0]
-    if not found and _beginning(path).startswith(SQLITE_MAGIC):
+    beginning = b"" if found else _beginning(path)
+    if beginning.startswith(SQLITE_MAGIC):
         raise FormatError(f"{str(path)!r} {no_transcript(path)}; nothing was imported")
+    if beginning.startswith(_UTF_16):
+        raise FormatError(f"{str(path)!r} is text in UTF-16: save it as UTF-8, and import that; nothing was imported")
     known = ", ".join(formats.names())
     what = f"can be {' or '.join(found)}" if found else f"is of no known format ({known})"
     raise FormatError(f"{str(path)!r} {what}: say which with --format; nothing was imported")

@@ -34,6 +34,8 @@ _ACCOUNT = re.compile(r"(?<=:)(?<!sqlite:)//[^/\s]*@(?!.*@)", re.DOTALL | re.IGN
 """Where a URL has a user and a password."""
 _DOUBTFUL = re.compile(r"(?<=:)(?<!sqlite:)/*[^/\s].*@", re.DOTALL | re.IGNORECASE)
 """Where what somebody took for a URL may have them."""
+_QUOTED = {"%": "%25", "?": "%3F", "#": "%23"}
+"""How characters of a path are written that mean something in a URL."""
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -97,7 +99,8 @@ def _meant(shown: str) -> str:
         return "'memory://'"
     if re.match(r"(postgres(ql)?:|(.*\s)?(host|dbname|user)\s*=)", shown, re.IGNORECASE):
         return "postgresql://USER@HOST/DATABASE"
-    return repr("sqlite:///" + re.sub(r"^sqlite:/?", "", shown, flags=re.IGNORECASE))
+    path = re.sub(r"^sqlite:/?", "", shown, flags=re.IGNORECASE)
+    return repr("sqlite:///" + "".join(_QUOTED.get(each, each) for each in path))
 
 
 def is_log_there(url: str) -> bool:

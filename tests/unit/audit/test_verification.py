@@ -53,6 +53,19 @@ def test_empty_log_is_clean(log: TurnLog) -> None:
     assert log.verify().clean
 
 
+def test_payloads_up_to_a_position_are_not_read_again(story: TurnLog) -> None:
+    """What is behind is. A log that ends before was cut, or is another one: that is damage."""
+    report = story.verify(since=6)
+    assert (report.clean, report.since, report.payloads, story.verify().payloads) == (True, 6, 0, 5)
+    assert story.verify(since=7).clean
+    assert story.verify(since=8).damage == (
+        Damage(
+            what="the log ends before global position 8, up to which payloads were read: it was cut or rolled back, or "
+            "is another log"
+        ),
+    )
+
+
 def test_sound_log_is_clean_and_counted(story: TurnLog) -> None:
     """Every event and every byte is read: the beginning of the log, five turns and a bookmark."""
     events = list(story.events())

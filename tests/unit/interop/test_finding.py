@@ -101,6 +101,10 @@ def test_file_of_no_format_is_refused(folder: Path, tmp_path: Path) -> None:
         find([folder / "readme.txt"])
     with TurnLog.open(f"sqlite:///{tmp_path}/log.db"), pytest.raises(FormatError, match="turnlog copy SOURCE TARGET"):
         find([tmp_path / "log.db"])
+    for encoding in ("utf-16", "utf-16-be"):
+        (tmp_path / "wide").write_text("\ufeff" * (encoding != "utf-16") + json.dumps(CLAUDE), encoding=encoding)
+        with pytest.raises(FormatError, match="is text in UTF-16: save it as UTF-8"):
+            find([tmp_path / "wide"])
     with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
         connection.execute("CREATE TABLE t (a)")
     with pytest.raises(FormatError, match="is an SQLite database, and not one of llm; nothing was imported"):

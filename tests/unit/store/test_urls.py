@@ -65,6 +65,7 @@ def test_what_is_no_text_is_refused_with_what_is_meant(given: Any, advice: str) 
         ("SQLite:/log.db", "did you mean 'sqlite:///log.db'"),
         ("sqlite:///:memory:", "or 'memory://'"),
         ("/a/log.db", "did you mean 'sqlite:////a/log.db'"),
+        ("a%20b?.db#", "did you mean 'sqlite:///a%2520b%3F.db%23'"),
         ("sqlite://log.db", "'sqlite:///log.db'"),
         ("sqlite://a/log.db", "'sqlite:///a/log.db'"),
         ("sqlite://ann:SECRET@a/log.db", "'sqlite:///ann:…a/log.db'"),

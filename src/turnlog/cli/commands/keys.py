@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from turnlog.audit.keys import default_key_store
+from turnlog.audit.keys import FOLDER_VARIABLE, default_key_store
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.text import one_line
@@ -27,7 +27,9 @@ def list_keys(*, common: Common = COMMON) -> None:
         write_json_lines(entries)
         return
     if not entries:
-        note("no signing keys yet: `turnlog keys new --name NAME` makes one")
+        folder = os.environ.get(FOLDER_VARIABLE)
+        where = f" in {one_line(folder)}" if folder else ""
+        note(f"no signing keys yet{where}: `turnlog keys new --name NAME` makes one")
         return
     Screen.of_stdout().table(
         [

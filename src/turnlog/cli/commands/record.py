@@ -65,8 +65,8 @@ def add(
     Parameters
     ----------
     text
-        The content. Without it, or with -, it is read from standard input, where one line feed at the end is dropped
-        and all else is kept as it is. Put -- before text that begins with a dash.
+        The content. Without it, or with -, it is read from standard input, where one line end (LF, or CR LF) at the
+        end is dropped and all else is kept as it is. Put -- before text that begins with a dash.
     """
     arguments = turn.arguments()
     payload = _payload(text, blocks=blocks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -80,6 +81,8 @@ def run(
         if options.max_time is not None:  # a limit of all of it
             left_s = max(options.max_time - (time.monotonic() - began_s), _TIME_LEAST_S)
             arguments["policy"] = replace(arguments["policy"], time_max_s=left_s)
+        if content is not None:
+            _note_beginnings(log, options.continues)
         try:
             result = log.run(
                 content,
@@ -194,6 +197,17 @@ def _attached(log: TurnLog, options: RunOptions) -> list[Attached]:
         return []
     with OwnLoop() as loop:
         return loop.run(read_resources(log, wanted, within_s=options.max_time))
+
+
+def _note_beginnings(log: TurnLog, continues: Sequence[str]) -> None:
+    """Say where a run leaves out what a thread has come to: listings name threads by their first turns."""
+    for headish in continues:
+        turn = log.turn(headish)
+        if not turn.continues and turn.id.startswith(headish.lower()) and (turns := log.turn_count(turn.id)) > 1:
+            note(
+                f"{headish} is the first of {turns:,} turns of its thread, and this begins a branch behind it: "
+                f"`turnlog log {headish}` shows the last ones"
+            )
 
 
 def _read_stdin(*, resumes: bool) -> str | None:

@@ -30,10 +30,14 @@ from turnlog.interop.formats import TRANSCRIPTS
 from turnlog.interop.importing import TranscriptReport
 from turnlog.interop.portable import OnBookmark, RestoreReport
 from turnlog.log import TurnLog
+from turnlog.model import LossEntry
 from turnlog.registers import ImportedRegister
 
 _NAMES_MAX = 5
 """How many bookmarks are named to people; --json names all."""
+
+_PAGES = ("html", "markdown")
+"""Forms that are no JSON."""
 
 _REDACT = RedactOptions()
 _ALL = ExportChoice()
@@ -358,6 +362,10 @@ def export(
             raise UsageError(
                 f"export: --format {form} writes HEADISH and its ancestry: limits and filters are for --format turnlog"
             )
+        if common.json and form in _PAGES and (output is None or _is_standard(output)):
+            raise UsageError(
+                f"export: --format {form} is a page, and no JSON: leave out --json, or write it with -o FILE"
+            )
         _export_as(form, headish, output, common, force=force)
         return
     with noting() as done, common.open() as log:
@@ -394,11 +402,15 @@ def _export_as(form: str, headish: str, output: Path | None, common: Common, *, 
 
 
 def _exported(log: TurnLog, headish: str, form: str) -> exports.Exported:
-    """Return a thread in a form, and say what it leaves out."""
+    """Return a thread in a form, and say what it leaves out: one line for all that is left out for one reason."""
     exported = exports.export(log, headish, form)
+    kinds: dict[tuple[str, str, str], list[LossEntry]] = {}
     for loss in exported.losses.entries:
-        place = "" if loss.index is None else f", content[{loss.index}]"
-        note(f"{loss.kind}: {one_line(loss.block)} of turn {loss.turn}{place}: {one_line(loss.why)}")
+        kinds.setdefault((loss.kind, loss.block, loss.why), []).append(loss)
+    for (kind, block, why), [first, *others] in kinds.items():
+        place = "" if first.index is None else f", content[{first.index}]"
+        more = f" and {len(others):,} more" if others else ""
+        note(f"{kind}: {one_line(block)} of turn {first.turn}{place}{more}: {one_line(why)}")
     return exported
 
 
