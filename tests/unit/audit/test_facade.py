@@ -138,6 +138,16 @@ def test_webhook_is_sent_the_note(log: TurnLog) -> None:
     assert "secret" not in str(failure.value)
 
 
+def test_folder_of_checkpoints_is_its_owners_alone(log: TurnLog, tmp_path: Path) -> None:
+    """Whatever the umask is: whoever could write there could remove what the log is measured by."""
+    before = os.umask(0)
+    try:
+        log.audit.checkpoint(SIGNER, to=[parse_place(f"{tmp_path}/a/b/")])
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
+
+
 @pytest.mark.parametrize("text", ["", "command:", "command:'", "\0", "http://", "http://[", "http://a:b"])
 def test_what_is_no_place_is_refused(text: str) -> None:
     """With one line that says what is."""
