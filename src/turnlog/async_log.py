@@ -35,6 +35,7 @@ from turnlog.async_parts import (
 )
 from turnlog.errors import StoreLostError, StoreOpenError, UncertainError
 from turnlog.events import Recorded, Seals
+from turnlog.executors import of_process
 from turnlog.feeds import AsyncEvents, Item, Wanted
 from turnlog.group import TurnGroup
 from turnlog.hurry import HURRY
@@ -164,12 +165,12 @@ class AsyncTurnLog(Part[TurnLog]):
             )
         )
         try:
-            return cls(await asyncio.to_thread(opening.open))
+            return cls(await of_process().run_append(opening.open))
         except asyncio.CancelledError:
             opening.is_given_up = True
             for log in opening.opened:
                 with HURRY:
-                    await asyncio.shield(asyncio.to_thread(log.close))
+                    await asyncio.shield(of_process().run_append(log.close))
             raise
 
     async def __aenter__(self) -> Self:
@@ -184,9 +185,12 @@ class AsyncTurnLog(Part[TurnLog]):
             await self.close()
 
     async def close(self) -> None:
-        """Release the store; see `TurnLog.close`. Appends that were begun are made, cancelled or not."""
+        """Release the store; see `TurnLog.close`. Appends that were begun are made, cancelled or not.
+
+        The log is closed even if this task is cancelled: then maybe a moment later, and before the process ends.
+        """
         # Not in the log's own threads, which it waits for.
-        await asyncio.to_thread(self.sync.close)
+        await of_process().run_append(self.sync.close)
 
     @overload
     def events(

@@ -1,7 +1,8 @@
 """Threads for asynchronous use, so that calls which take long never hold up appends.
 
 Appends, reads and waits have threads of their own each. `asyncio.to_thread` shares a few among the whole program: when
-as many followers wait for the log to grow, the append that would wake them waits behind them.
+as many followers wait for the log to grow, the append that would wake them waits behind them. Nothing here uses it:
+each log has its executors, and what belongs to no log uses `of_process()`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from threading import Lock, Thread, current_thread
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -50,7 +51,13 @@ class Executors:
     """
 
     def __init__(
-        self, *, appends_max: int = 64, reads_max: int = 16, waits_max: int = 1024, idle_s: float = 10.0
+        self,
+        *,
+        appends_max: int = 64,
+        reads_max: int = 16,
+        waits_max: int = 1024,
+        idle_s: float = 10.0,
+        name: str = "turnlog",
     ) -> None:
         """Say how many functions of each kind run at the same time at most; more are queued, in order.
 
@@ -59,12 +66,13 @@ class Executors:
             reads_max: functions that read.
             waits_max: functions that may take for ever.
             idle_s: how long a thread stays that has nothing to do, in seconds.
+            name: what the names of the threads begin with.
         """
         self._pid = os.getpid()
         self.long_work = LongWork()
-        self._appends = _Threads("turnlog-append", appends_max, idle_s)
-        self._reads = _Threads("turnlog-read", reads_max, idle_s)
-        self._waits = _Threads("turnlog-wait", waits_max, idle_s)
+        self._appends = _Threads(f"{name}-append", appends_max, idle_s)
+        self._reads = _Threads(f"{name}-read", reads_max, idle_s)
+        self._waits = _Threads(f"{name}-wait", waits_max, idle_s)
         _finished_at_exit.add(self._appends)
 
     async def run_append(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -120,6 +128,20 @@ class Executors:
             raise
         finally:
             del outcome, future  # an error's traceback leads here, and from here would lead back to it
+
+
+def of_process() -> Executors:
+    """Return the executors for what belongs to no log, or goes on when the log is closed. They are never closed.
+
+    What they run as an append goes on to its end even if the task is cancelled; the end of the process waits for it.
+    """
+    return _of_process(os.getpid())
+
+
+@cache
+def _of_process(pid: int) -> Executors:  # noqa: ARG001 - a process that was forked has its own
+    # As many appends as waits: who opens a log may wait for one that is being closed.
+    return Executors(appends_max=1024, name="turnlog process")
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, outcome: asyncio.Future[T], done: Future[T]) -> None:

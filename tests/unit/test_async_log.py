@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
@@ -281,6 +282,53 @@ def test_a_log_that_is_opened_for_nobody_is_closed(
     asyncio.run(give_up())
     with pytest.raises(StoreClosedError):
         opened[0].turn_count()
+
+
+def test_a_log_opens_and_closes_while_the_threads_of_asyncio_are_busy() -> None:
+    """Such as with what ends only when the log is closed."""
+
+    async def close() -> None:
+        with ThreadPoolExecutor(1) as threads:
+            asyncio.get_running_loop().set_default_executor(threads)
+            log = await AsyncTurnLog.open("memory://")
+            following = asyncio.create_task(asyncio.to_thread(list, log.sync.events(follow=True)))
+            await asyncio.sleep(0)
+            try:
+                async with asyncio.timeout(20):
+                    await log.close()
+                    (await AsyncTurnLog.open("memory://")).sync.close()
+            finally:
+                log.sync.close()
+                with pytest.raises(StoreClosedError):
+                    await following
+
+    asyncio.run(close())
+
+
+def test_a_log_is_closed_though_its_closing_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the task was cancelled before a thread had begun to."""
+    closed = threading.Event()
+
+    async def give_up() -> TurnLog:
+        with ThreadPoolExecutor(1) as threads:
+            loop, go_on = asyncio.get_running_loop(), threading.Event()
+            loop.set_default_executor(threads)
+            log = await AsyncTurnLog.open("memory://")
+            monkeypatch.setattr(log.sync, "close", lambda: (TurnLog.close(log.sync), closed.set()))
+            busy = asyncio.ensure_future(loop.run_in_executor(threads, go_on.wait))
+            closing = asyncio.create_task(log.close())
+            await asyncio.sleep(0)
+            closing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await closing
+            go_on.set()
+            await busy
+        return log.sync
+
+    log = asyncio.run(give_up())
+    assert closed.wait(30)
+    with pytest.raises(StoreClosedError):
+        log.turn_count()
 
 
 @pytest.mark.parametrize("timeout_s", [None, 3600.0])

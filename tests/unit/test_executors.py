@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from turnlog.errors import StoreClosedError
-from turnlog.executors import Executors
+from turnlog.executors import Executors, of_process
 
 WAIT_S = 30
 
@@ -340,12 +340,27 @@ def test_forked_process_is_refused(executors: Executors) -> None:
     assert asyncio.run(executors.run_append(lambda: 1)) == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_forked_process_has_executors_of_its_own() -> None:
+    """Those that belong to no log work in it."""
+    assert asyncio.run(of_process().run_append(lambda: 1)) == 1
+    assert of_process() is of_process()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = asyncio.run(of_process().run_append(lambda: 0))
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_process_ends_when_appends_are_done_and_not_later(tmp_path: Path) -> None:
     """At the end of the process accepted appends are run, though nobody awaits them; waits are left alone."""
     script = f"""
         import asyncio, threading
         from pathlib import Path
-        from turnlog.executors import Executors
+        from turnlog.executors import Executors, of_process
 
         executors = Executors(appends_max=1)
         main_is_done = threading.main_thread().join
