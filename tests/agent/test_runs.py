@@ -1,7 +1,9 @@
 """Whole runs: the real SDK clients against a server that speaks the wires, and a real MCP server in a real process."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import msgspec
@@ -65,6 +67,30 @@ def test_a_run_with_an_mcp_server_goes_to_its_end(served: TurnLog, wire: Wire) -
     assert served.stats().topics["mcp.tools"] == 1
     assert served.context("main").options == {"provider_ptr": "kilo", "servers": ["s"]}
     assert KEY.encode() not in b"".join(recorded.state for recorded in served.events())
+
+
+def test_plain_functions_in_the_threads_of_asyncio_can_wait_for_a_run(served: TurnLog) -> None:
+    """Also when there are as many as threads: neither the run, nor its value, nor its server needs one."""
+    wire = OpenAI()
+
+    async def go() -> object:
+        loop, ended = asyncio.get_running_loop(), threading.Event()
+        with ThreadPoolExecutor(1) as threads:
+            loop.set_default_executor(threads)
+            running = loop.create_task(
+                served.arun("Go.", pointer="kilo", servers=["s"], output=list[int], policy=Policy(approve="auto"))
+            )
+            running.add_done_callback(lambda _: ended.set())
+            waiting = loop.run_in_executor(None, ended.wait)
+            try:
+                return (await asyncio.wait_for(running, 30)).output
+            finally:
+                ended.set()
+                await waiting
+
+    with WireServer(wire.reply("I look.", ECHO_TWICE), wire.reply('{"value":[1,2]}')) as server:
+        set_up(served, wire, server.url)
+        assert asyncio.run(go()) == [1, 2]
 
 
 @each_wire
@@ -163,7 +189,7 @@ def test_a_cancelled_call_closes_its_connection(log: TurnLog, wire: Wire) -> Non
     assert log.payload("main") == b'[{"type":"text","text":"Half"}]'
 
 
-def test_a_tool_of_a_server_that_hangs_is_given_up(log: TurnLog) -> None:
+def test_a_tool_of_a_server_that_hangs_is_ended(log: TurnLog) -> None:
     """The run goes on with the result of the other."""
     wire = OpenAI()
     calls = (("id_1", "s___wait", "{}"), ("id_2", "s___echo", '{"text":"one"}'))

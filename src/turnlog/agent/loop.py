@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Literal, ParamSpec
@@ -148,7 +147,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     check_kind("respond", respond, bool, "bool")
     named = _inherited(pointer, servers, search, tool_mode)
     # What makes a schema of a type takes a while to import: not in the event loop.
-    wanted = output if output is None or isinstance(output, Output) else await asyncio.to_thread(Output.of, output)
+    wanted = output if output is None or isinstance(output, Output) else await log.executors.run_wait(Output.of, output)
     if wanted is not None:
         if "output_schema" in given_params:
             raise RunError("params.output_schema and output say the same: leave one of them out")

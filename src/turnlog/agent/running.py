@@ -254,7 +254,7 @@ class Run:
         if wanted is None:
             return "done"
         try:
-            self._output = await asyncio.to_thread(wanted.read, text_of_replies(*self._paused, response))
+            self._output = await self._log.executors.run_wait(wanted.read, text_of_replies(*self._paused, response))
         except OutputError as error:
             was_told, self._invalid = self._invalid is not None, error
             if was_told or self._model_calls.iterations >= self._policy.iterations_max or self._took_all_tokens:

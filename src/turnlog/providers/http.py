@@ -6,7 +6,6 @@ as the provider asks for, else after ever longer pauses. Redirects are not follo
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import (
@@ -27,6 +26,7 @@ from msgspec import Struct
 from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception, stop_after_attempt
 
 from turnlog.errors import ProviderError
+from turnlog.executors import of_process
 from turnlog.model.json_text import UNREADABLE
 from turnlog.providers.exchange import Connection, PreparedRequest, not_a_base_url
 from turnlog.providers.proxies import check_proxies, proxy_of
@@ -194,7 +194,7 @@ async def aopen_stream(
     adapter: str, call: HttpCall, connection: Connection
 ) -> AsyncGenerator[AsyncIterator[RawEvent], None]:
     """Do what `open_stream` does, for asyncio."""
-    async with await asyncio.to_thread(_async_client, adapter, connection) as client:
+    async with await of_process().run_read(_async_client, adapter, connection) as client:
         response: httpx2.Response | None = None
         async for attempt in retrying(AsyncRetrying, connection):
             with attempt:

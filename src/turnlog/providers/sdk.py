@@ -7,7 +7,6 @@ nor follows a redirection. Both SDKs are made alike: here is what they have in c
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import aclosing, asynccontextmanager, closing, contextmanager
@@ -17,6 +16,7 @@ from typing import Any, ClassVar
 from tenacity import AsyncRetrying, Retrying
 
 from turnlog.errors import ProviderError
+from turnlog.executors import of_process
 from turnlog.providers import http
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
 from turnlog.providers.proxies import check_proxies
@@ -86,7 +86,7 @@ class SdkClient(ABC):
     ) -> AsyncGenerator[AsyncIterator[RawEvent], None]:
         """Do what `open_stream` does, for asyncio."""
         # The import of the SDK, and certificates, would hold an event loop up: the client is made in a thread.
-        async with await asyncio.to_thread(self._client, adapter, connection, "Async") as client:
+        async with await of_process().run_read(self._client, adapter, connection, "Async") as client:
             asked = self._post(request, connection, is_async=True)
             response: Any = None
             async for attempt in http.retrying(AsyncRetrying, connection):
@@ -126,6 +126,8 @@ class SdkClient(ABC):
         if connection.base_url is not None and connection.provider != self.brand.lower():
             # What the SDK has read in `…_CUSTOM_HEADERS` is for the endpoint that the key of its provider is for.
             client._custom_headers = {}  # no setting keeps them out
+        # Else the SDK would find it out in a thread of asyncio, which may be full of what waits for this call.
+        client._platform = self._sdk()._base_client.get_platform()
         return client
 
     def _post(self, request: PreparedRequest, connection: Connection, *, is_async: bool) -> dict[str, Any]:

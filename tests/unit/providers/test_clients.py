@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -714,3 +715,21 @@ def test_first_call_does_not_hold_the_event_loop_up(adapter: Provider) -> None:
     ticks, error = done.stdout.split(maxsplit=1)
     assert error == "None\n"
     assert int(ticks) >= 10
+
+
+def test_a_call_takes_no_thread_of_asyncio(adapter: Provider) -> None:
+    """They may be full of what waits for the call."""
+
+    async def ask(server: WireServer) -> Reply:
+        with ThreadPoolExecutor(1) as threads:
+            loop, answered = asyncio.get_running_loop(), threading.Event()
+            loop.set_default_executor(threads)
+            waiting = loop.run_in_executor(None, answered.wait)
+            try:
+                return await asyncio.wait_for(adapter.acall(_request(adapter), _connection(server)), 30)
+            finally:
+                answered.set()
+                await waiting
+
+    with WireServer(_stream(adapter)) as server:
+        assert asyncio.run(ask(server)).response.error is None

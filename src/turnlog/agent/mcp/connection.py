@@ -48,6 +48,7 @@ from turnlog.agent.mcp.transport import Streams, reach, run_program
 from turnlog.agent.progress import Progress, progress_listener
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
+from turnlog.executors import of_process
 from turnlog.model import ServerMeta
 
 PROBE_TIMEOUT_S = 2.0
@@ -254,7 +255,7 @@ class Connection:
             ToolServerError: a listing cannot be understood, or the server went away.
         """
         found = [*await self.listed("resources"), *await self.listed("resourceTemplates")]
-        return await asyncio.to_thread(lambda: list(map(resource_of, found)))
+        return await of_process().run_read(lambda: list(map(resource_of, found)))
 
     async def listed(self, kind: Literal["resources", "resourceTemplates", "prompts"]) -> list[Result]:
         """Return all that the server lists of a kind, none where it has no such listing.

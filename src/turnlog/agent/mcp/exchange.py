@@ -5,7 +5,6 @@ This module imports the SDK, which is an extra.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any, cast
@@ -22,6 +21,7 @@ from msgspec import Raw
 
 from turnlog.agent.mcp.listing import listed
 from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
+from turnlog.executors import of_process
 
 PAGES_MAX = 1000
 """Pages of a tool listing; a server that has more never ends it."""
@@ -87,7 +87,7 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         """
         result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
         exchange = current_exchange.get()
-        exchange.result, handed = await asyncio.to_thread(self._taken, method, result, exchange)
+        exchange.result, handed = await of_process().run_read(self._taken, method, result, exchange)
         return handed
 
     def _taken(self, method: str, result: Result, exchange: Exchange) -> tuple[Result, dict[str, Any]]:

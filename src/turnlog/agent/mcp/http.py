@@ -7,7 +7,6 @@ stands for it goes on. This module imports the SDK, which is an extra.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from itertools import count
@@ -20,6 +19,7 @@ from turnlog.agent.mcp.exchange import ARRIVED, current_exchange
 from turnlog.agent.mcp.messages import SHORT, json_of
 from turnlog.agent.mcp.program import LINE_BYTES_MAX
 from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
+from turnlog.executors import of_process
 
 _END = re.compile(rb"\r\n|\n|\r")
 """The end of a line of an event stream (HTML, Server-sent events, 9.2.5)."""
@@ -150,7 +150,7 @@ async def _short(text: bytearray) -> bytes:
     """Return a message, or what stands for one that is long or odd: its result is with the exchange then."""
     if len(text) <= SHORT and not _is_odd(text):
         return bytes(text)
-    return await asyncio.to_thread(_stand_in, text)
+    return await of_process().run_read(_stand_in, text)
 
 
 def _is_odd(text: bytearray) -> bool:

@@ -5,7 +5,6 @@ Source: Model Context Protocol 2025-11-25, Authorization. This module imports th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
@@ -28,6 +27,7 @@ from turnlog.agent.mcp.tokens import (
     tokens_of,
 )
 from turnlog.errors import ToolServerError
+from turnlog.executors import of_process
 
 _NOWHERE = "http://127.0.0.1/callback"
 
@@ -177,7 +177,7 @@ class ServerLogin(httpx2.Auth):
             LoginError: it cannot.
         """
         try:
-            await asyncio.to_thread(check_keyring, self._name)
+            await of_process().run_wait(check_keyring, self._name)
         except ToolServerError as error:
             raise LoginError(f"wants a login, but {error}") from error
 
@@ -211,7 +211,7 @@ class ServerLogin(httpx2.Auth):
         )
         self._take(grant)
         try:
-            await asyncio.to_thread(keep_grant, self._name, grant)
+            await of_process().run_append(keep_grant, self._name, grant)
         except ToolServerError as error:
             raise LoginError(f"has let you in, but {error}") from error
 

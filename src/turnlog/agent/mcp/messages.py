@@ -7,7 +7,6 @@ structured content: whoever wants one reads it. This module imports the SDK, whi
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from msgspec import Raw
 
 from turnlog.agent.half_pairs import odd_json
 from turnlog.agent.mcp.content import STRUCTURED
+from turnlog.executors import of_process
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.pieces import PIECE
 from turnlog.model.surrogates import without_halves
@@ -56,7 +56,7 @@ def message_of(text: bytes | bytearray) -> Incoming:
 
 async def arrived(text: bytes | bytearray) -> Incoming:
     """Return the message that JSON text is, which a thread reads where it is long."""
-    return message_of(text) if len(text) <= SHORT else await asyncio.to_thread(message_of, text)
+    return message_of(text) if len(text) <= SHORT else await of_process().run_read(message_of, text)
 
 
 def json_of(text: bytes | bytearray) -> Any:

@@ -20,6 +20,7 @@ from turnlog.agent.mcp.signals import KeyringUnusableError, LoginError, Misbehav
 from turnlog.agent.mcp.tokens import AnswerError, Models, models, refresh_request, renewed, tokens_of
 from turnlog.audit.posting import post
 from turnlog.errors import ToolServerError
+from turnlog.executors import of_process
 from turnlog.providers.wire import RETRYABLE_STATUS
 
 SENT_WAIT_S = 3.0
@@ -69,7 +70,7 @@ class Renewal:
         with self._mutex:
             self._given_up = True
         if self._sent:
-            await asyncio.to_thread(wait, [self._over], SENT_WAIT_S)
+            await of_process().run_wait(wait, [self._over], SENT_WAIT_S)
 
     def _run(self) -> None:
         try:

@@ -31,6 +31,7 @@ from turnlog.agent.mcp.signals import (
 )
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
+from turnlog.executors import of_process
 from turnlog.model import ServerMeta, Tool
 from turnlog.registers import SERVER_SEPARATOR
 from turnlog.store.telling import logger
@@ -118,7 +119,7 @@ class Server:
                     await self._start()
                 elif connection is not None and connection.alive and connection.tools_changed:
                     await connection.list_tools()
-                    self.listing = await asyncio.to_thread(self._read, connection)
+                    self.listing = await of_process().run_read(self._read, connection)
         except ToolServerError as error:
             gone = self._listed and (self._connection is None or not self._connection.alive)
             return None if gone else error
@@ -131,7 +132,7 @@ class Server:
             try:
                 connection = await self.ready()
                 result = await self._result(connection, tool, arguments)
-                return await asyncio.to_thread(connection.outcome, result)
+                return await of_process().run_read(connection.outcome, result)
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
             except TimeoutError as error:
@@ -192,12 +193,12 @@ class Server:
         if self._starts > 1:
             _log.warning("%s is gone: starting it again (%d of %d)", self._label, self._starts, STARTS_MAX)
         # A keyring may take its time.
-        given, grant, keyring = await asyncio.to_thread(self._given)
+        given, grant, keyring = await of_process().run_wait(self._given)
         connection = self._connection = self._connect(given, grant, keyring)
         try:
             await connection.open()
             await self._list_resources(connection)
-            self.listing, self._listed = await asyncio.to_thread(self._read, connection), True
+            self.listing, self._listed = await of_process().run_read(self._read, connection), True
         except BaseException as error:
             if isinstance(error, Exception):  # else whoever wants it has given up
                 _log.warning("%s could not be started", self._label)

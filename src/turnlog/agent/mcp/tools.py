@@ -23,6 +23,7 @@ from turnlog.agent.opening import Attached
 from turnlog.agent.settled import delivered, finished
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import ContentError, RunError, ToolServerError
+from turnlog.executors import of_process
 from turnlog.model import ServerMeta, Text, Tool
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ class McpTools(Toolbox):
             RunError: this was not entered.
         """
         found = await (await self._connection(server)).listed("prompts")
-        return await asyncio.to_thread(lambda: list(map(prompt_of, found)))
+        return await of_process().run_read(lambda: list(map(prompt_of, found)))
 
     async def prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> str:
         """Return the question that a prompt of a server is with arguments.
@@ -235,7 +236,7 @@ class McpTools(Toolbox):
 
     async def _read(self, server: str, read: Callable[[], _R]) -> _R:
         try:
-            return await asyncio.to_thread(read)
+            return await of_process().run_read(read)
         except MisbehaviourError as error:
             raise ToolServerError(f"{label(self._servers[server].meta)} {error}", server=server) from error
 

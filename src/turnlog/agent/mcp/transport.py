@@ -15,6 +15,7 @@ from turnlog.agent.mcp.failures import StderrTail
 from turnlog.agent.mcp.http import Client
 from turnlog.agent.mcp.launch import Launch
 from turnlog.agent.mcp.program import LINE_BYTES_MAX, program
+from turnlog.executors import of_process
 from turnlog.providers.proxies import check_proxies
 
 _HTTP_WRITE_TIMEOUT_S = 60.0
@@ -46,7 +47,7 @@ async def reach(
         ProviderError: a proxy that the environment names cannot be used.
     """
     check_proxies("mcp")
-    client = await asyncio.to_thread(  # which reads certificates
+    client = await of_process().run_read(  # which reads certificates
         Client,
         headers=launch.headers,
         auth=auth,
