@@ -28,6 +28,7 @@ from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception
 from turnlog.errors import ProviderError
 from turnlog.executors import of_process
 from turnlog.model.json_text import UNREADABLE
+from turnlog.providers.certificates import tls_context
 from turnlog.providers.exchange import Connection, PreparedRequest, not_a_base_url
 from turnlog.providers.proxies import check_proxies, proxy_of
 from turnlog.providers.reader import RawEvent
@@ -177,7 +178,7 @@ def open_stream(adapter: str, call: HttpCall, connection: Connection) -> Generat
     import httpx2  # noqa: PLC0415 - it takes a while to import, and most commands call no one
 
     check_proxies(adapter)
-    with httpx2.Client(timeout=timeouts(connection)) as client:
+    with httpx2.Client(timeout=timeouts(connection), verify=tls_context()) as client:
         response: httpx2.Response | None = None
         for attempt in retrying(Retrying, connection):
             with attempt:
@@ -218,7 +219,7 @@ def _async_client(adapter: str, connection: Connection) -> httpx2.AsyncClient:
     import httpx2  # noqa: PLC0415
 
     check_proxies(adapter)
-    return httpx2.AsyncClient(timeout=timeouts(connection))
+    return httpx2.AsyncClient(timeout=timeouts(connection), verify=tls_context())
 
 
 def fetch(adapter: str, call: HttpCall, connection: Connection) -> bytes:

@@ -18,6 +18,7 @@ from tenacity import AsyncRetrying, Retrying
 from turnlog.errors import ProviderError
 from turnlog.executors import of_process
 from turnlog.providers import http
+from turnlog.providers.certificates import tls_context
 from turnlog.providers.interface import Connection, PreparedRequest, RawEvent
 from turnlog.providers.proxies import check_proxies
 from turnlog.providers.sending import sent, told_how_far
@@ -119,7 +120,7 @@ class SdkClient(ABC):
                 timeout=http.timeouts(connection),
                 max_retries=0,
                 http_client=getattr(self._sdk(), f"Default{kind}HttpxClient")(
-                    timeout=http.timeouts(connection), follow_redirects=False
+                    timeout=http.timeouts(connection), follow_redirects=False, verify=tls_context()
                 ),
                 **self.settings,
             )

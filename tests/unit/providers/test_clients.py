@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -733,3 +734,18 @@ def test_a_call_takes_no_thread_of_asyncio(adapter: Provider) -> None:
 
     with WireServer(_stream(adapter)) as server:
         assert asyncio.run(ask(server)).response.error is None
+
+
+def test_calls_read_the_authorities_to_trust_once(
+    adapter: Provider, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes longer than a request."""
+
+    def refuse(*args: Any, **more: Any) -> None:
+        raise AssertionError("they were read")
+
+    with WireServer(_stream(adapter), _stream(adapter)) as server:
+        for _ in range(2):
+            reply = call(adapter, _request(adapter), _connection(server))
+            assert reply.response.error is None
+            monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", refuse)
