@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from contextlib import aclosing, asynccontextmanager, closing, contextmanager
+from contextlib import aclosing, asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -128,7 +128,8 @@ class SdkClient(ABC):
             # What the SDK has read in `…_CUSTOM_HEADERS` is for the endpoint that the key of its provider is for.
             client._custom_headers = {}  # no setting keeps them out
         # Else the SDK would find it out in a thread of asyncio, which may be full of what waits for this call.
-        client._platform = self._sdk()._base_client.get_platform()
+        with suppress(AttributeError):  # a later SDK may have it elsewhere: it finds it out itself then
+            client._platform = self._sdk()._base_client.get_platform()
         return client
 
     def _post(self, request: PreparedRequest, connection: Connection, *, is_async: bool) -> dict[str, Any]:
