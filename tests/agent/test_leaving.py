@@ -17,7 +17,7 @@ from tests.agent.running import results, run, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 from tests.agent.test_cancelling import add, endings, stubborn
 
-from turnlog import TurnLog
+from turnlog import RunError, TurnLog
 from turnlog.agent.deciding import NOT_STARTED
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted
 from turnlog.agent.execution import BROKEN_OFF
@@ -160,6 +160,22 @@ def test_what_leaves_a_run_from_within_leaves_it_in_order(log: TurnLog, error: B
     assert results(log, "main") == [result[where], ("c2", NOT_STARTED, True)]
     assert is_free(log)
     assert goes_on(log)[0] == "done"
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), OddError("odd")])
+def test_what_a_tool_has_returned_is_recorded_whatever_a_middleware_raises(log: TurnLog, error: BaseException) -> None:
+    """As where it awaits something that was cancelled before, in a run that goes on."""
+
+    async def around(asked: ToolCall, make: CallTool) -> ToolOutcome:
+        await make(asked)
+        raise error
+
+    told: list[RunEvent] = []
+    settings: Any = {"bookmark": "main", "tools": add, "around_tool": around, "on_event": told.append}
+    with pytest.raises(RunError if isinstance(error, asyncio.CancelledError) else OddError):
+        run(log, Scripted(call(("add", {"a": 1, "b": 2}))), **settings)
+    assert (results(log, "main"), endings(log)) == ([("c1", "3", False)], [("result", False)])
+    assert [event.outcome.is_error for event in told if isinstance(event, ToolFinished)] == [False]
 
 
 @pytest.mark.parametrize("error", BOTH)

@@ -15,7 +15,7 @@ from turnlog.agent.combined import CombinedTools
 from turnlog.agent.deciding import NOT_STARTED, Decision
 from turnlog.agent.events import OnEvent, ToolFinished, ToolProgress, ToolRetried, ToolStarted
 from turnlog.agent.ledger import Ledger
-from turnlog.agent.letting_go import ENDING, GRACE_S, LEAVING, CarriedError, cancellations, carried, ended_or_left
+from turnlog.agent.letting_go import ENDING, GRACE_S, CarriedError, cancellations, carried, ended_or_left
 from turnlog.agent.middleware import OnlyOnce, ToolCall, ToolMiddleware, around
 from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Policy
 from turnlog.agent.progress import progress_told
@@ -316,17 +316,24 @@ class Execution:
                         on.outcome = once.returned
                         on.end(once.returned)
                     raise
+                self._keep(on, once.returned)
                 raise RunError(
                     f"a middleware of {on.call.name!r} raised CancelledError in a run that goes on"
                 ) from error
-            except (Exception, *LEAVING):
-                if once.returned is not None:  # it is recorded, whatever a middleware makes of it
-                    on.end(once.returned)
-                    self._finish(on, once.returned)
+            except GeneratorExit:  # the event loop is gone: nobody can be told
+                raise
+            except BaseException:
+                self._keep(on, once.returned)
                 raise
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome
+
+    def _keep(self, on: _Progress, returned: ToolOutcome | None) -> None:
+        """Have what a tool has returned recorded, whatever a middleware makes of it."""
+        if returned is not None:
+            on.end(returned)
+            self._finish(on, returned)
 
     async def _within_layers(self, once: OnlyOnce, asked: ToolCall) -> ToolOutcome:
         if not self._layers:
