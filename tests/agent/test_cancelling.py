@@ -355,6 +355,32 @@ def test_a_cancelled_run_leaves_no_cancellation_behind(log: TurnLog) -> None:
     assert log.turn("main").meta.stop_reason == "aborted"
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_scope_around_a_run_with_middleware_knows_its_own_cancellation(log: TurnLog, *, leaves: bool) -> None:
+    """By the message of it, also where the middleware has left its request to a task of its own."""
+    adapter = Scripted([{"text": "Half"}, HANG])
+
+    async def around(asked: ModelCall, ask: CallModel) -> Response:
+        if not leaves:
+            return await ask(asked)
+        left.append(asyncio.ensure_future(ask(asked)))
+        await adapter.arrived.wait()
+        raise KeyError("mistaken")
+
+    left: list[asyncio.Future[Response]] = []
+    given = {"adapter": adapter, "connection": HERE, "model": MODEL, "around_model": around, "bookmark": "main"}
+
+    async def go() -> bool:
+        with anyio.CancelScope() as scope:
+            arrived = asyncio.create_task(adapter.arrived.wait())
+            arrived.add_done_callback(lambda _: asyncio.get_running_loop().call_soon(scope.cancel))
+            await log.arun("Go.", **values(**given))
+        return scope.cancelled_caught
+
+    assert asyncio.run(go())
+    assert log.turn("main").meta.stop_reason == "aborted"
+
+
 @pytest.mark.parametrize("kind", [TurnRecorded, ToolStarted, ToolFinished])
 def test_a_follower_that_raises_breaks_the_run_off(log: TurnLog, kind: type) -> None:
     """Its own error is raised; what had happened is recorded, with a result for each call."""

@@ -56,6 +56,11 @@ def cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
+def cancel_as(task: asyncio.Future[Any], cancelled: asyncio.CancelledError) -> None:
+    """Cancel a task with the message of a cancellation that came: anyio knows its own by that."""
+    task.cancel(*cancelled.args[:1])
+
+
 async def ended_or_left(
     work: Awaitable[T], on_left: Callable[[], None], *, is_busy: Callable[[], bool] = lambda: False
 ) -> T:
@@ -75,22 +80,24 @@ async def ended_or_left(
     task = work if asyncio.isfuture(work) else asyncio.ensure_future(carried(work))
     try:
         await asyncio.wait([task])
-    except asyncio.CancelledError:
-        if not await ends(task, is_busy):
+    except asyncio.CancelledError as cancelled:
+        if not await ends(task, is_busy, cancelled):
             _leave(task)
             on_left()
             raise
     return result_of(task)
 
 
-async def ends(task: asyncio.Future[Any], is_busy: Callable[[], bool]) -> bool:
+async def ends(
+    task: asyncio.Future[Any], is_busy: Callable[[], bool], cancelled: asyncio.CancelledError | None = None
+) -> bool:
     """Cancel a task, again with each further cancellation of this one, and tell whether it ends.
 
     That this one was cancelled meanwhile is for the caller to ask: see `cancellations`.
     """
     loop = asyncio.get_running_loop()
     until_s = loop.time() + GRACE_S
-    task.cancel()
+    cancel_as(task, cancelled or asyncio.CancelledError())
     while not task.done():
         if is_busy():
             until_s = loop.time() + GRACE_S
@@ -98,8 +105,8 @@ async def ends(task: asyncio.Future[Any], is_busy: Callable[[], bool]) -> bool:
             break
         try:
             await asyncio.wait([task], timeout=min(left_s, _POLL_S))
-        except asyncio.CancelledError:
-            task.cancel()
+        except asyncio.CancelledError as again:
+            cancel_as(task, again)
     return task.done()
 
 

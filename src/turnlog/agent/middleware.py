@@ -132,6 +132,7 @@ class _Surrounded:
             self._was_left = True
             before = cancellations()
             await ends(self._at_work, self.breaks_off)
+            await asyncio.sleep(0)  # who cancels again and again, as anyio does, is to see the cancellation as its own
             if cancellations() > before:
                 raise asyncio.CancelledError
 

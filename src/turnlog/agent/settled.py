@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from turnlog.agent.letting_go import carried, result_of
+from turnlog.agent.letting_go import cancel_as, carried, result_of
 from turnlog.executors import Executors
 from turnlog.hurry import hurry, hurry_of_run
 
@@ -55,17 +55,16 @@ async def delivered(work: Awaitable[T]) -> T:
 async def finished(work: Awaitable[T]) -> T:
     """Await work to its end, and return its result. A cancellation that comes meanwhile waits, as in `settled`."""
     future = asyncio.ensure_future(carried(work))
-    cancellations, _ = 0, hurry().since_s
+    cancelled, _ = None, hurry().since_s
     while not future.done():
         try:
             await asyncio.wait([future])
-        except asyncio.CancelledError:
-            cancellations += 1
+        except asyncio.CancelledError as error:
+            cancelled = asyncio.CancelledError(*error.args)  # `error` leads back to here
             _ = hurry().since_s  # looked at now, so that it begins now
     task = asyncio.current_task()
-    # The number of cancellations stays what it was: `asyncio.timeout` and `asyncio.Runner` count them.
-    for _ in range(cancellations if task is not None else 0):
-        assert task is not None
+    if cancelled is not None and task is not None:
+        # The number of cancellations stays what it was: `asyncio.timeout` and `asyncio.Runner` count them.
         task.uncancel()
-        task.cancel()
+        cancel_as(task, cancelled)
     return result_of(future)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
+import anyio
 import pytest
 
 from turnlog.agent.settled import delivered, settled
@@ -90,6 +91,27 @@ def test_a_time_limit_around_the_work_is_a_time_out_after_it(executors: Executor
 
     with pytest.raises(TimeoutError):
         asyncio.run(main())
+
+
+def test_a_cancellation_that_waited_has_its_message(executors: Executors) -> None:
+    """A scope of anyio's knows its own cancellation by that."""
+
+    async def main() -> None:
+        loop, go_on = asyncio.get_running_loop(), threading.Event()
+        with anyio.CancelScope() as scope:
+
+            def work() -> None:
+                loop.call_soon_threadsafe(scope.cancel)
+                loop.call_soon_threadsafe(loop.call_soon, go_on.set)
+                assert go_on.wait(30)
+
+            await delivered(settled(executors, work))
+        assert scope.cancelled_caught
+        current = asyncio.current_task()
+        assert current is not None
+        assert current.cancelling() == 0
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
