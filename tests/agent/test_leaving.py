@@ -19,7 +19,7 @@ from tests.agent.test_cancelling import add, endings, stubborn
 
 from turnlog import RunError, TurnLog
 from turnlog.agent.deciding import NOT_STARTED
-from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted
+from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
 from turnlog.agent.execution import BROKEN_OFF
 from turnlog.agent.functions import Functions
 from turnlog.agent.middleware import CallTool, ToolCall
@@ -162,7 +162,33 @@ def test_what_leaves_a_run_from_within_leaves_it_in_order(log: TurnLog, error: B
     assert goes_on(log)[0] == "done"
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), OddError("odd")])
+def test_of_a_tool_that_raises_generator_exit_the_model_is_told(log: TurnLog) -> None:
+    """It is not taken for the end of the event loop, at which nothing can be recorded."""
+
+    async def leave() -> None:
+        raise GeneratorExit
+
+    result = run(log, Scripted(call(("leave", {}), ("add", {"a": 1, "b": 2})), say("Done.")), tools=[leave, add])
+    said = "the tool failed: RunError: GeneratorExit was raised where nothing is being closed"
+    assert (result.stopped, results(log, result.head.id)) == ("done", [("c1", said, True), ("c2", "3", False)])
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit()])
+@pytest.mark.parametrize("kind", [ToolStarted, ToolFinished, TurnRecorded])
+def test_a_follower_that_says_that_a_run_is_ended_ends_it(log: TurnLog, error: BaseException, kind: type) -> None:
+    """Wherever it is told; by an error, as nobody has cancelled or closed anything."""
+
+    def leave(event: RunEvent) -> None:
+        if isinstance(event, kind):
+            raise error
+
+    with pytest.raises(RunError, match=f"on_event raised {type(error).__name__}: to end a run, cancel its task"):
+        run(log, Scripted(call(("add", {"a": 1, "b": 2}))), bookmark="main", tools=add, on_event=leave)
+    said = {ToolStarted: [("c1", NOT_STARTED, True)], ToolFinished: [("c1", "3", False)], TurnRecorded: []}
+    assert (results(log, "main"), is_free(log)) == (said[kind], True)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), OddError("odd")])
 def test_what_a_tool_has_returned_is_recorded_whatever_a_middleware_raises(log: TurnLog, error: BaseException) -> None:
     """As where it awaits something that was cancelled before, in a run that goes on."""
 
@@ -172,7 +198,7 @@ def test_what_a_tool_has_returned_is_recorded_whatever_a_middleware_raises(log: 
 
     told: list[RunEvent] = []
     settings: Any = {"bookmark": "main", "tools": add, "around_tool": around, "on_event": told.append}
-    with pytest.raises(RunError if isinstance(error, asyncio.CancelledError) else OddError):
+    with pytest.raises(OddError if isinstance(error, OddError) else RunError):
         run(log, Scripted(call(("add", {"a": 1, "b": 2}))), **settings)
     assert (results(log, "main"), endings(log)) == ([("c1", "3", False)], [("result", False)])
     assert [event.outcome.is_error for event in told if isinstance(event, ToolFinished)] == [False]

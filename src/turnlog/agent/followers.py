@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 
@@ -24,6 +25,7 @@ from turnlog.agent.events import (
 from turnlog.agent.letting_go import GRACE_S, ended_or_left
 from turnlog.agent.policy import OnApproval
 from turnlog.agent.run_checks import check_callback
+from turnlog.errors import RunError
 from turnlog.model import ContextWindow, Delta
 from turnlog.store.telling import logger
 
@@ -50,10 +52,18 @@ class Followers(Struct, frozen=True, kw_only=True):
         check_callback("on_event", self.on_event, awaited=False)
 
     def tell(self, event: RunEvent) -> None:
-        """Tell of an event, and have it in the records of logging."""
+        """Tell of an event, and have it in the records of logging.
+
+        Raises:
+            RunError: `on_event` raised what says that a task is cancelled, or a coroutine closed, and neither is.
+        """
         note(event)
-        if self.on_event is not None:
+        if self.on_event is None:
+            return
+        try:
             self.on_event(event)
+        except (asyncio.CancelledError, GeneratorExit) as error:
+            raise RunError(f"on_event raised {type(error).__name__}: to end a run, cancel its task") from error
 
     async def shown(self, window: ContextWindow) -> ContextWindow:
         """Return the window that `on_window` wants a model to be asked with: the same one where there is none.

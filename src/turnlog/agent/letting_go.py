@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from turnlog.errors import RunError
+
 T = TypeVar("T")
 
 GRACE_S = 1.5
@@ -14,7 +16,8 @@ GRACE_S = 1.5
 _POLL_S = 0.05
 
 ENDING = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
-"""What ends whatever awaits it; of all else that a tool raises the model is told."""
+"""What ends whatever awaits it; of all else that a tool raises the model is told. So it is of a GeneratorExit that no
+closing has thrown, once its task has ended: see `result_of`."""
 
 LEAVING = (SystemExit, KeyboardInterrupt)
 """What leaves the event loop at once, from whatever task raises it: all other tasks stay where they are."""
@@ -43,11 +46,17 @@ async def carried(work: Awaitable[T]) -> T:
 
 
 def result_of(task: asyncio.Future[T]) -> T:
-    """Return the result of a task that has ended, or raise what it has raised, also what it has `carried`."""
+    """Return the result of a task that has ended, or raise what it has raised, also what it has `carried`.
+
+    Raises:
+        RunError: it has raised GeneratorExit. Raised here, that would say that who awaits this is being closed.
+    """
     try:
         return task.result()
     except CarriedError as carrying:
         raise carrying.error from None
+    except GeneratorExit as error:
+        raise RunError("GeneratorExit was raised where nothing is being closed") from error
 
 
 def cancellations() -> int:

@@ -114,7 +114,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         ask: what each model call says beside the window, and another way to the model than the one that is set up.
         on_approval: asked for each call that needs approval. Without it the run stops at such a call.
         on_delta: called with each piece of a reply as it comes: a plain function.
-        on_event: called with what happens: turns, calls, tools. It is a plain function, too.
+        on_event: called with what happens: turns, calls, tools. It is a plain function, too. What it raises ends the
+            run, `CancelledError` as a RunError: who wants that cancels the task of the run.
         on_window: called with the context window before each model call; what it returns is what the model is asked
             with, and the call keeps what is other in it. Turns stay as they are. It may be called again for one call.
         around_model: middleware around each model call, outermost first: see `turnlog.agent.middleware`. The tries of a
