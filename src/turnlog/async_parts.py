@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import suppress
 from functools import partial, wraps
 from itertools import islice
 from threading import Lock
@@ -82,7 +83,10 @@ class _Stops(Protocol):
 def stops(
     method: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[Part[S], P], Coroutine[Any, Any, R]]:
-    """Return a method that `stop` ends as one that is awaited. When the task is cancelled, it is stopped, and ends."""
+    """Return a method that `stop` ends as one that is awaited.
+
+    When the task is cancelled, it is stopped and waited for, however often the task is cancelled meanwhile.
+    """
 
     @wraps(method)
     async def run(self: Part[S], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -93,7 +97,9 @@ def stops(
         except asyncio.CancelledError:
             if not work.give_up():
                 task.cancel()
-            await asyncio.wait([task])
+            while not task.done():
+                with suppress(asyncio.CancelledError):  # one more: what is at work uses the log, and is waited for
+                    await asyncio.wait([task])
             if not task.cancelled():
                 task.exception()  # what it ended with is nobody's any more
             raise
@@ -261,8 +267,9 @@ class AsyncFeed(Part[Feed]):
 class AsyncRunner(Part[Runner]):
     """What runs projections; see `turnlog.feeds.Runner`.
 
-    `run`, `follow` and `rebuild` take a thread as long as they go on. When the task that awaits one is cancelled, it is
-    stopped, and waited for until its batch is done. Projections and callbacks are called in that thread.
+    `run`, `follow` and `rebuild` take a thread as long as they go on, and one of them at a time: each task needs a
+    runner of its own. When the task that awaits one is cancelled, it is stopped, and waited for until its batch is
+    done. Projections and callbacks are called in that thread.
     """
 
     run = stops(Runner.run)

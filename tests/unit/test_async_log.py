@@ -4,13 +4,14 @@ import asyncio
 import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
 import pytest
 
-from turnlog import AsyncTurnLog, ContextWindow, MetaError, StoreClosedError, TurnLog, UnknownTurnError
+from turnlog import AsyncTurnLog, ConflictError, ContextWindow, MetaError, StoreClosedError, TurnLog, UnknownTurnError
 from turnlog.async_log import (
     AsyncAudit,
     AsyncBookmarks,
@@ -147,6 +148,52 @@ def test_a_feed_and_a_runner_go_on_until_their_task_is_cancelled(tmp_path: Path)
     status, statuses = asyncio.run(follow())
     assert (status.position, status.lag) == (3, 0)
     assert {each.lag for each in statuses} == {0}
+
+
+def test_a_runner_that_is_cancelled_twice_is_waited_for(tmp_path: Path) -> None:
+    """Nothing is at work when the task has ended, so that the log can be closed."""
+    working, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work(_: list[Status]) -> None:
+        working.set()
+        assert go_on.wait(30)
+        done.set()
+
+    async def follow() -> None:
+        async with await AsyncTurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+            runner = await log.feeds.runner()
+            task = asyncio.create_task(runner.follow(told=work))
+            assert await asyncio.to_thread(working.wait, 30)
+            for _ in range(3):
+                task.cancel()
+                await asyncio.sleep(0)
+            assert not task.done()
+            go_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert done.is_set()
+
+    asyncio.run(follow())
+
+
+def test_a_runner_works_for_one_task_at_a_time(tmp_path: Path) -> None:
+    """A second one is refused, and the first one goes on; behind that it can be used again."""
+
+    async def follow() -> None:
+        async with await AsyncTurnLog.open(f"sqlite:///{tmp_path}/log.db") as log:
+            runner, reached = await log.feeds.runner(), threading.Event()
+            task = asyncio.create_task(runner.follow(told=lambda _: reached.set()))
+            assert await asyncio.to_thread(reached.wait, 30)
+            for again in (runner.follow, runner.run, partial(runner.rebuild, "usage")):
+                with pytest.raises(ConflictError, match="at work in another thread or task"):
+                    await again()
+            assert not task.done()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert {each.lag for each in await runner.run()} == {0}
+
+    asyncio.run(follow())
 
 
 def test_async_log_gives_what_the_log_gives(tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ class Runner:
 
         Raises:
             NotFoundError: there is no such projection.
+            ConflictError: another thread has this runner at work: each needs one of its own.
             SchemaError: the tables are of a newer version than this one, cannot be made, or are those of another
                 projection; or a projection has ended its transaction.
             StoreCutError: a projection has come further than the log has, or to another event: the log was cut or

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from threading import RLock
+
+from turnlog.errors import ConflictError
 
 
 class Stopping:
@@ -13,12 +16,15 @@ class Stopping:
     follows: who starts a thread that follows, and asks it to stop before it has begun, is not forgotten. Both are over
     when that returns, so that it can be done again.
 
-    To ask takes no lock: a signal handler may, whatever it has interrupted.
+    To ask takes no lock: a signal handler may, whatever it has interrupted. One thread at a time works, and what it
+    calls; another one is refused with a ConflictError.
     """
 
     def __init__(self) -> None:
         """Begin with no request."""
         self._last = self._heeded = self._before = object()
+        self._thread = RLock()
+        """Held by the thread that works. It is never waited for."""
 
     def ask(self) -> None:
         """Ask to stop."""
@@ -43,6 +49,11 @@ class Stopping:
 
     @contextmanager
     def _since(self, before: object) -> Generator[None]:
+        if not self._thread.acquire(blocking=False):
+            raise ConflictError(
+                "it is at work in another thread or task already: stop it first, or make another one, such as with "
+                "`log.feeds.runner()`: each works for one at a time"
+            )
         around, self._before = self._before, before
         try:
             yield
@@ -51,3 +62,4 @@ class Stopping:
             last = self._last
             if last is not before:
                 self._heeded = last
+            self._thread.release()
