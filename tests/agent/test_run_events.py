@@ -210,3 +210,21 @@ def test_the_async_log_has_it() -> None:
             return [event.kind async for event in events if isinstance(event, TurnRecorded | ToolFinished)]
 
     assert asyncio.run(follow()) == ["turn", "turn", "tool_finished", "turn", "turn"]
+
+
+def test_events_are_not_closed_from_another_event_loop(log: TurnLog) -> None:
+    """Who tries it is told how, and the run goes on until it is closed in its own."""
+
+    async def follow() -> None:
+        events = events_of(log, [{"text": "Once"}, HANG], bookmark="main")
+        while (await anext(events)).kind != "delta":
+            pass
+        with pytest.raises(RunError, match=r"asyncio\.run_coroutine_threadsafe\(events\.aclose\(\), loop\)"):
+            await asyncio.to_thread(asyncio.run, events.aclose())
+        assert log.turn("main").meta.role == "user"
+        loop = asyncio.get_running_loop()
+        closing = asyncio.run_coroutine_threadsafe(events.aclose(), loop)
+        await asyncio.wrap_future(closing)
+
+    asyncio.run(follow())
+    assert log.turn("main").meta.stop_reason == "aborted"

@@ -104,10 +104,16 @@ class RunEvents(Generic[T]):
         It may be called from any task of the event loop, and more than once. Who waits for an event sees the loop end.
 
         Raises:
+            RunError: the run is in another event loop. It goes on.
             TurnlogError: what there was could not be recorded.
         """
-        self._state.closed = True
         run = self._state.run
+        if run is not None and not run.done() and run.get_loop() is not asyncio.get_running_loop():
+            raise RunError(
+                "the run is in another event loop: close its events there, with "
+                "`asyncio.run_coroutine_threadsafe(events.aclose(), loop)`"
+            )
+        self._state.closed = True
         if run is not None and not run.done():
             run.cancel()
             await asyncio.wait([run])
