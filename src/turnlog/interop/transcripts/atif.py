@@ -169,8 +169,16 @@ class _Reader:
         shown = rest_of(rest_of(given, rest, apart=_APART[0]), rest, apart=_APART[1])
         time = parse_time(text_of(step.get("timestamp")))
         id = whole(step.get("step_id", b"")).decode() or None
+        is_said = bool(blocks) or self.builder.entries[turn].usage is not None  # a reply that says nothing is a turn
         self.builder.piece(
-            shown, "step", turn=turn, blocks=blocks or None, moved=moved, time=time, id=id, session=own.session
+            shown,
+            "step",
+            turn=turn,
+            blocks=blocks if is_said else None,
+            moved=moved,
+            time=time,
+            id=id,
+            session=own.session,
         )
         called = self._calls(own, given, step, turn) if is_apart["tool_calls"] else []
         if is_apart["observation"]:

@@ -243,7 +243,7 @@ class SessionReader:
             given,
             kind,
             turn=turn,
-            blocks=blocks or None,
+            blocks=blocks,
             moved=moved,
             id=id,
             time=parse_time(timestamp),
@@ -311,9 +311,11 @@ class _MessageReader:
             blocks, is_all = self._content(message.get("content"))
             moved = [("content",)] if is_all else []
             kind = self.message.kind or ""
-            self.reader.piece(shown, kind, timestamp, turn, blocks, moved, text_of(message.get("id")))
+            self.reader.piece(shown, kind, timestamp, turn, blocks or None, moved, text_of(message.get("id")))
         if "tokens" in apart:
-            told = self._piece(made_of(given, message, ["id", "tokens"]), "tokens", timestamp, turn)
+            is_counted = turn is not None and self.reader.builder.entries[turn].usage is not None
+            blocks: list[bytes] | None = [] if is_counted else None  # a reply that says nothing is a turn
+            told = self._piece(made_of(given, message, ["id", "tokens"]), "tokens", timestamp, turn, blocks)
             if told is not None and turn is not None:
                 self.reader.builder.entries[turn].counted = told
 

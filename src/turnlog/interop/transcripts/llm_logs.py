@@ -466,8 +466,9 @@ class _Response:
     def _piece(self, given: Given, kind: str, turn: int, blocks: Sequence[bytes], moved: Sequence[str]) -> None:
         entry = self.reader.builder.entries[turn]
         paths = [(name,) for name in moved]
+        said = blocks if blocks or entry.role == "assistant" else None  # a reply that says nothing is a turn
         self.reader.builder.piece(
-            given, kind, turn=turn, blocks=blocks or None, moved=paths, time=entry.time, session=entry.session
+            given, kind, turn=turn, blocks=said, moved=paths, time=entry.time, session=entry.session
         )
 
     def _turn(self, role: Role) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -251,12 +251,12 @@ class Session(Source[Known, Details]):
         )
 
 
-def _new(entry: Entry, known: Known, turns: Iterable[str]) -> Sequence[Part]:
+def _new(entry: Entry, known: Known, turns: Collection[str]) -> Sequence[Part]:
     """Return what the turns of an entry that the log has do not say. A piece that changed can repeat what they do."""
     parts = [part for part in entry.parts if part.piece not in known.pieces]
-    said = sum((known.blocks.get(turn, Counter()) for turn in turns), Counter[bytes]())
-    if not said or not parts:
+    if not parts or not turns:
         return parts
+    said = sum((known.blocks.get(turn, Counter()) for turn in turns), Counter[bytes]())
     for part in entry.parts:
         if part.piece in known.pieces:
             said.subtract(map(_digest, part.blocks))

@@ -245,7 +245,7 @@ class Builder:
             text: what it is, where that is not all of `given`.
             turn: index of the entry that it is of.
             blocks: what it gives to the turn, if it is a part of what that says; none for a document. What they are
-                made of must be named in `moved`.
+                made of must be named in `moved`. Where they are empty, the turn is there, also if nothing else is said.
             moved: where in the piece that stands which is in the turn: it is left out of the event.
             time: when it was written.
             id: its id in the format.

@@ -177,6 +177,19 @@ def test_what_cannot_be_taken_is_reported(path: Path) -> None:
     assert len(report.roots) == 2
 
 
+def test_reply_that_says_nothing_is_a_turn(path: Path) -> None:
+    """Where tokens were counted for it; a step of which nothing is known is none."""
+    metrics = {"prompt_tokens": 100, "completion_tokens": 20}
+    empty = {"source": "agent", "message": ""}
+    steps = [STEPS[1], {"step_id": 3, "metrics": metrics} | empty, {"step_id": 4} | empty]
+    path.write_bytes(written(steps))
+    check_importing("atif", path)
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "atif", path).heads
+        assert log.turn(head).meta.usage == Usage(input_tokens=100, output_tokens=20)
+        assert [each.role for each in log.ancestry(head)] == ["user", "assistant"]
+
+
 def test_is_found_by_content(path: Path) -> None:
     """By its version."""
     importer = formats.get("atif")

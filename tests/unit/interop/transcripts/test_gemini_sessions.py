@@ -80,6 +80,25 @@ def test_message_that_is_written_again_is_one_turn(path: Path) -> None:
     assert (report.pieces["session"], report.pieces["update"], report.pieces["gemini"]) == (1, 2, 2)
 
 
+def test_reply_that_says_nothing_is_a_turn(path: Path) -> None:
+    """What it says later continues it, and its tokens count once."""
+    empty = said("m2", "", "gemini")
+    wholes = [
+        lines(MESSAGES[0], empty),
+        lines(MESSAGES[0], empty, empty | {"tokens": TOKENS}),
+        lines(MESSAGES[0], empty, empty | {"tokens": TOKENS}, looked(call("a", None), tokens=TOKENS)),
+    ]
+    counts: list[tuple[int, int, int]] = []
+    with TurnLog.open("memory://") as log:
+        for whole in wholes:
+            path.write_bytes(whole)
+            report = take(log, "gemini-cli", path)
+            total = log.feeds.total_usage()
+            counts.append((report.turns_added, total.replies, total.usage.output_tokens))
+            assert len(report.heads) == 1
+    assert counts == [(1, 0, 0), (1, 1, 20), (1, 2, 20)]
+
+
 def test_session_is_the_same_in_both_forms(path: Path) -> None:
     """A session that a newer version goes on with in lines is known."""
     with TurnLog.open("memory://") as log:

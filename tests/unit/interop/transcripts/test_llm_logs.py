@@ -231,6 +231,20 @@ def test_responses_become_a_thread(path: Path) -> None:
     assert report.places == len(FIRST + SECOND)
 
 
+@pytest.mark.parametrize("response", ["", None])
+def test_response_that_says_nothing_is_a_turn(tmp_path: Path, response: str | None) -> None:
+    """With what it took; the next question continues it."""
+    path = tmp_path / "logs.db"
+    empty = {"id": "r1", "prompt": "a?", "response": response, "conversation_id": "c1", "input_tokens": 100}
+    written(path, OLDER, [("responses", empty), ("responses", {"id": "r2", "prompt": "b?", "conversation_id": "c1"})])
+    check_importing("llm", path)
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "llm", path).heads
+        turns = log.ancestry(head)
+    assert [each.role for each in turns] == ["user", "assistant", "user", "assistant"]
+    assert turns[1].meta.usage == Usage(input_tokens=100)
+
+
 def test_all_of_responses_is_in_the_log(path: Path) -> None:
     """What is no text of a turn is an event of its table."""
     report, found = check_importing("llm", path)
