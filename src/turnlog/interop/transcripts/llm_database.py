@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from base64 import b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -290,39 +290,6 @@ def name(value: Value) -> str:
 def number(value: Value) -> int:
     """Return a value that is a whole number; 0 for what is none."""
     return value if isinstance(value, int) else 0
-
-
-def calls_of(
-    calls: Sequence[Stored], parents: Mapping[str, str | None]
-) -> tuple[dict[str, Row], dict[str, Row], dict[str, Row]]:
-    """Return for each message the first call that it was part of, the one that it came of, and that it ended."""
-    first: dict[str, Row] = {}
-    outputs: dict[str, Row] = {}
-    tips: dict[str, Row] = {}
-    for stored in calls:
-        row = stored.row
-        tip, asked = name(row.get("tip_message_hash")), name(row.get("parent_message_hash"))
-        tips.setdefault(tip, row)
-        own = list(_ancestry(tip, asked, parents))
-        for hash in own:
-            outputs.setdefault(hash, row)
-        for hash in own:
-            first.setdefault(hash, row)
-        for hash in _ancestry(asked, "", parents):
-            if hash in first:
-                break
-            first[hash] = row
-    return first, outputs, tips
-
-
-def _ancestry(start: str, end: str, parents: Mapping[str, str | None]) -> Iterator[str]:
-    """Give a message and its ancestors up to one that is not given."""
-    seen: set[str] = set()
-    hash: str | None = start
-    while hash and hash != end and hash in parents and hash not in seen:
-        seen.add(hash)
-        yield hash
-        hash = parents[hash]
 
 
 def usage_of(row: Row) -> Usage | None:

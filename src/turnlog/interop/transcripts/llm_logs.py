@@ -33,7 +33,6 @@ from turnlog.interop.transcripts.llm_database import (
     Row,
     Stored,
     Value,
-    calls_of,
     is_database,
     json_of,
     read,
@@ -42,6 +41,7 @@ from turnlog.interop.transcripts.llm_database import (
 from turnlog.interop.transcripts.llm_database import name as name_in
 from turnlog.interop.transcripts.llm_database import number as number_in
 from turnlog.interop.transcripts.llm_database import text as text_in
+from turnlog.interop.transcripts.llm_threads import Node, threads_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
 from turnlog.store.sqlite.opening import SQLITE_MAGIC
 
@@ -101,6 +101,8 @@ class Reader:
     """The first turn that has the content of a fragment or an attachment, by table and id."""
     contents: dict[str, Raw] = field(default_factory=dict[str, Raw])
     """The bytes of each attachment that a turn has, in base64, by its id: as they are in the turn."""
+    taken: set[int] = field(default_factory=set[int])
+    """Places of the rows of calls that were taken as replies that say nothing."""
     has_messages: bool = False
     """Whether messages and parts were taken."""
 
@@ -117,60 +119,76 @@ class Reader:
         parts: dict[str, list[Stored]] = {}
         for stored in sorted(self.database.rows("parts"), key=lambda each: number_in(each.row.get("position"))):
             parts.setdefault(name_in(stored.row.get("message_hash")), []).append(stored)
-        parents = {hash: name_in(stored.row.get("parent_hash")) or None for hash, stored in messages.items()}
         calls = sorted(self.database.rows("turns"), key=lambda each: name_in(each.row.get("id")))
-        first, outputs, tips = calls_of(calls, parents)
-        order, cut = parents_first(parents)
-        last: dict[str, int] = {}
+        threads = threads_of(self._parents(messages), calls, self.database.rows("threads"))
+        last: list[int] = []
+        for node in threads.nodes:
+            row = None if node.call is None else node.call.row
+            entry = Entry(role="user", parents=() if node.parent is None else (last[node.parent],))
+            _tell(self.builder, entry, row, "thread_id")
+            if node.is_reply:
+                _answered_by(self.builder, entry, row, row if node.is_last else None)
+            if node.hash is not None:
+                last.append(self._message(node, messages[node.hash], parts.get(node.hash, ()), entry))
+                self.turns.setdefault(node.hash, last[-1])
+            elif node.call is not None:
+                last.append(self._empty(node.call, entry))
+        for stored in [each for hash, rest in parts.items() if hash not in messages for each in rest]:
+            self.builder.problem(stored.place, "a part of no message: kept as an event, it became no turn")
+            self._plain("parts", stored)
+        for id, end in threads.ends.items():
+            self.turns.setdefault(id, last[end])
+
+    def _parents(self, messages: Mapping[str, Stored]) -> dict[str, str | None]:
+        """Return the parent of each message, parents first. One that is not known is none."""
+        told = {hash: name_in(stored.row.get("parent_hash")) or None for hash, stored in messages.items()}
+        order, cut = parents_first(told)
+        parents: dict[str, str | None] = {}
         for hash in order:
-            parent = parents[hash]
-            if hash in cut or (parent is not None and parent not in parents):
+            parents[hash] = told[hash]
+            if hash in cut or (parents[hash] is not None and parents[hash] not in told):
                 self.builder.problem(
                     messages[hash].place, f"the message {hash!r} has no known parent: it became the first of a thread"
                 )
-                parent = None
-            entry = Entry(
-                role="user", parents=() if parent is None else (last[parent],), key=(self.builder.clean(hash),)
-            )
-            _tell(self.builder, entry, first.get(hash), "thread_id")
-            _answered_by(self.builder, entry, outputs.get(hash), tips.get(hash))
-            last[hash] = self._message(messages[hash], parts.pop(hash, []), entry)
-            self.turns[hash] = last[hash]
-        for stored in [each for rest in parts.values() for each in rest]:
-            self.builder.problem(stored.place, "a part of no message: kept as an event, it became no turn")
-            self._plain("parts", stored)
-        for call in calls:
-            tip = last.get(name_in(call.row.get("tip_message_hash")))
-            if tip is not None:
-                self.turns[call.row.get("id")] = tip
-        for thread in self.database.rows("threads"):
-            tip = last.get(name_in(thread.row.get("tip_message_hash")))
-            if tip is not None:
-                self.turns.setdefault(thread.row.get("id"), tip)
+                parents[hash] = None
+        return parents
 
-    def _message(self, stored: Stored, parts: Sequence[Stored], entry: Entry) -> int:
+    def _empty(self, call: Stored, entry: Entry) -> int:
+        """Take the reply of a call that said nothing: the row of the call is all there is of it."""
+        entry.role, entry.key = "assistant", (self.builder.clean(name_in(call.row.get("id"))), "empty")
+        turn = self.builder.entry(entry)
+        self._plain("turns", call, turn, blocks=[])
+        self.taken.add(call.place)
+        return turn
+
+    def _message(self, node: Node, stored: Stored, parts: Sequence[Stored], entry: Entry) -> int:
         """Take a message. What a server's own tool answered in a model's message is a turn that answers it."""
         told = stored.row.get("role")
         own: Role = "assistant" if told == "assistant" else "system" if told == "system" else "user"
         if told not in ("assistant", "system", "user", "tool"):
             self.builder.problem(stored.place, f"a message of the unknown role {told!r}: taken for a user's")
+        entry.key = [
+            self.builder.clean(each) for each in (name_in(stored.row.get("hash")), *(told for _, told in node.again))
+        ]
         spoken, speaks, number = entry, own, 0
         turn = self.builder.entry(_spoken(entry, own, 0, entry.parents))
-        given = self._given(stored.place, stored.row)
+        given = self._given(stored.place, {**stored.row, **dict(node.again)})
         if given is not None:
-            self.builder.piece(given, "messages", turn=turn, time=entry.time, session=entry.session)
+            # A reply that says nothing is a turn.
+            blocks: list[bytes] | None = [] if own == "assistant" and node.is_reply else None
+            self.builder.piece(given, "messages", turn=turn, blocks=blocks, time=entry.time, session=entry.session)
         for part in parts:
             wanted: Role = "user" if own == "assistant" and part.row.get("type") == "tool_result" else own
             if wanted != speaks:
                 number, speaks = number + 1, wanted
                 turn = self.builder.entry(_spoken(spoken, wanted, number, (turn,)))
-            self.turns[f"part:{part.row.get('id')}"] = turn
-            self._part(part, turn)
+            self.turns.setdefault(f"part:{part.row.get('id')}", turn)
+            self._part(part, turn, dict(node.again))
         return turn
 
-    def _part(self, stored: Stored, turn: int) -> None:
+    def _part(self, stored: Stored, turn: int, again: Mapping[str, str]) -> None:
         payload = json_of(stored.row.get("payload"))
-        record: dict[str, object] = {**stored.row}
+        record: dict[str, object] = {**stored.row, **again}
         if payload is not None:
             known = fields(payload)
             pieces = items(known.get("text_ref"))
@@ -298,6 +316,8 @@ class Reader:
             taken |= {"messages", "parts"}
         for table in self.database.tables:
             for stored in () if table in taken else self.database.rows(table):
+                if stored.place in self.taken:
+                    continue
                 row = stored.row
                 names = [row.get("turn_id"), row.get("response_id"), row.get("message_hash"), row.get("thread_id")]
                 names += [row.get("conversation_id"), f"part:{row.get('part_id')}"]
@@ -310,12 +330,17 @@ class Reader:
                 self._plain(table, stored, turn if used is None else used, () if used is None else [("content",)])
 
     def _plain(
-        self, table: str, stored: Stored, turn: int | None = None, moved: Sequence[tuple[str, ...]] = ()
+        self,
+        table: str,
+        stored: Stored,
+        turn: int | None = None,
+        moved: Sequence[tuple[str, ...]] = (),
+        blocks: Sequence[bytes] | None = None,
     ) -> None:
         given = self._given(stored.place, stored.row)
         if given is not None:
             time = parse_time(text_in(stored.row.get("datetime_utc")))
-            self.builder.piece(given, table, turn=turn, moved=moved, time=time)
+            self.builder.piece(given, table, turn=turn, blocks=blocks, moved=moved, time=time)
 
     def _given(self, place: int, record: Mapping[str, object]) -> Given | None:
         return self.builder.text(place, _encoder.encode(record))

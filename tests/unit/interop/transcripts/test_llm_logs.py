@@ -270,6 +270,84 @@ def test_messages_become_threads(newer: Path) -> None:
     assert "turn-search" not in report.pieces
 
 
+def asked(hash: str, parent: str | None, text: str, role: str = "user") -> Rows:
+    """Return the rows of a message of one text."""
+    return message(hash, parent, role, {"type": "text", "text": text})
+
+
+HELLO = [*asked("b2:u", None, "hello"), *asked("b2:a", "b2:u", "Hi.", "assistant")]
+PIRATE = asked("b2:s", None, "You are a pirate.", "system")
+TAX = [*asked("b2:t1", "b2:s", "tax"), *asked("b2:t2", "b2:t1", "Arr.", "assistant")]
+CAKE = [*asked("b2:k1", "b2:s", "cake"), *asked("b2:k2", "b2:k1", "Aye.", "assistant")]
+AGAIN = [
+    *turn("r1", "b2:u", "b2:a", thread_id="c1", input_tokens=1),
+    *turn("r2", "b2:u", "b2:a", thread_id="c2", input_tokens=2, datetime_utc="2026-02-10T17:25:00", model="other"),
+]
+PIRATES = [
+    *turn("r3", "b2:t1", "b2:t2", thread_id="c3"),
+    *turn("r4", "b2:k1", "b2:k2", thread_id="c4"),
+]
+
+
+def threads(path: Path) -> list[list[tuple[Any, ...]]]:
+    """Import a database, and return its threads: role, session, model and tokens of each turn."""
+    check_importing("llm", path)
+    with TurnLog.open("memory://") as log:
+        heads = take(log, "llm", path).heads
+        chains = [log.ancestry(head) for head in heads]
+    found: list[list[tuple[Any, ...]]] = []
+    for chain in chains:
+        metas = [turn.meta for turn in chain]
+        found.append(
+            [(m.role, m.origin and m.origin.session, m.model, m.usage and m.usage.input_tokens) for m in metas]
+        )
+    return found
+
+
+def test_conversations_with_the_same_messages_are_threads(tmp_path: Path) -> None:
+    """Each with its own calls, also where all that is said is the same."""
+    path = tmp_path / "logs.db"
+    written(path, NEWER + OLDER, [*HELLO, *PIRATE, *TAX, *CAKE, *AGAIN, *PIRATES])
+    assert threads(path) == [
+        [("user", "c1", None, None), ("assistant", "c1", "example-2", 1)],
+        [("user", "c2", None, None), ("assistant", "c2", "other", 2)],
+        [("system", "c3", None, None), ("user", "c3", None, None), ("assistant", "c3", "example-2", None)],
+        [("system", "c4", None, None), ("user", "c4", None, None), ("assistant", "c4", "example-2", None)],
+    ]
+
+
+def test_same_reply_to_a_call_made_again_is_a_branch(tmp_path: Path) -> None:
+    """In one conversation; a thread that was forked from one is of the same."""
+    path = tmp_path / "logs.db"
+    calls = [*turn("r1", "b2:u", "b2:a", input_tokens=1), *turn("r2", "b2:u", "b2:a", input_tokens=2)]
+    fork = [("threads", {"id": "c9"}), ("threads", {"id": "f", "forked_from": "c9", "tip_message_hash": "b2:a"})]
+    more = [*asked("b2:m", "b2:a", "more"), *turn("r3", "b2:m", "b2:m", thread_id="f", input_tokens=3)]
+    written(path, NEWER + OLDER, [*HELLO, *calls, *fork, *more])
+    with TurnLog.open("memory://") as log:
+        assert len(take(log, "llm", path).roots) == 1
+    assert [[tokens for *_, tokens in chain] for chain in threads(path)] == [[None, 1], [None, 2, None, 3]]
+
+
+def test_call_that_said_nothing_is_a_turn(tmp_path: Path) -> None:
+    """Without a message, or with an empty one; the next question continues it."""
+    path = tmp_path / "logs.db"
+    rows = [
+        *asked("b2:u", None, "hello"),
+        *turn("r1", "b2:u", "b2:u", input_tokens=1),
+        *asked("b2:v", "b2:u", "hello?"),
+        *asked("b2:w", "b2:v", "", "assistant"),
+        *turn("r2", "b2:v", "b2:w", input_tokens=2),
+    ]
+    written(path, NEWER + OLDER, rows)
+    [chain] = threads(path)
+    assert [(role, tokens) for role, _, _, tokens in chain] == [
+        ("user", None),
+        ("assistant", 1),
+        ("user", None),
+        ("assistant", 2),
+    ]
+
+
 def test_all_of_messages_is_in_the_log(newer: Path) -> None:
     """Texts that borrow of fragments are whole."""
     _, found = check_importing("llm", newer)
@@ -288,7 +366,14 @@ def test_all_of_messages_is_in_the_log(newer: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "parts"), [(OLDER, [FIRST, SECOND]), (OLDER + NEWER, [MESSAGES, REST])], ids=["older", "newer"]
+    ("schema", "parts"),
+    [
+        (OLDER, [FIRST, SECOND]),
+        (OLDER + NEWER, [MESSAGES, REST]),
+        (OLDER + NEWER, [[*HELLO, *AGAIN[:1]], AGAIN[1:]]),
+        (OLDER + NEWER, [[*PIRATE, *TAX, *PIRATES[:1]], [*CAKE, *PIRATES[1:]]]),
+    ],
+    ids=["older", "newer", "the same later", "the same beginning later"],
 )
 def test_database_that_grows_adds_what_is_new(tmp_path: Path, schema: str, parts: list[Rows]) -> None:
     """Nothing twice."""
