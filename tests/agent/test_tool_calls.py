@@ -14,7 +14,7 @@ from tests.agent.running import results, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import Text, TurnLog
-from turnlog.agent.deciding import DENIED_BY_USER, NOT_STARTED, UNKNOWN
+from turnlog.agent.deciding import DENIED_BY_USER, NOT_STARTED, UNKNOWN, UNRECORDED
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted
 from turnlog.agent.execution import TAKEN
 from turnlog.calls import RecordedToolCall
@@ -606,6 +606,42 @@ def test_a_call_that_cannot_be_made_was_not_called(log: TurnLog, tools: Tools) -
     assert [[(attempt.ending, attempt.begun_ms or None) for attempt in call.attempts] for call in recorded] == [
         [("not_called", None)]
     ] * 2
+
+
+class Early(Scripted):
+    """An adapter of turnlog's, in a version that it had before beginnings of tool calls were recorded."""
+
+    name, version = "openai_chat", "2"
+
+
+class Later(Scripted):
+    """The same in a later version."""
+
+    name, version = "openai_chat", "3"
+
+
+@pytest.mark.parametrize(("adapter", "stopped"), [(Early, "interrupted"), (Later, "done"), (Scripted, "done")])
+def test_a_call_without_events_may_have_been_made_where_its_version_wrote_none(
+    log: TurnLog, tools: Tools, adapter: type[Scripted], stopped: str
+) -> None:
+    """The version of the adapter that asked tells. Elsewhere no event says that the tool was not called."""
+    run(log, adapter(ONE), bookmark="main", approve="ask", tools=[tools.add, tools.work])
+    told: list[RunEvent] = []
+    result = go_on(log, tools, approve="auto", on_event=told.append)
+    assert (result.stopped, tools.called) == (stopped, [] if stopped == "interrupted" else ["add"])
+    interrupted = [event.to_record() for event in told if isinstance(event, ToolInterrupted)]
+    assert [event["is_unrecorded"] for event in interrupted] == [True] * (stopped == "interrupted")
+
+
+def test_what_is_done_about_a_call_without_events_of_an_early_version(log: TurnLog, tools: Tools) -> None:
+    """It is told to the model, or made as the first attempt that is recorded; then it is as any other."""
+    early = run(log, Early(ONE), bookmark="main", approve="ask", tools=[tools.add, tools.work]).head
+    go_on(log, tools, on_interrupted="report")
+    assert (results(log, "main"), tools.called) == ([("c1", UNRECORDED, True)], [])
+    log.bookmarks.set("main", early.id)
+    assert go_on(log, tools, approve="auto", on_interrupted="repeat").stopped == "done"
+    assert (endings(log, early.id), tools.called) == ([["result"]], ["add"])
+    assert log.verify().clean
 
 
 _KILLED = """

@@ -33,6 +33,10 @@ CLAIMED = (
     "Another log says that this tool was called there. It may have done all, some or nothing of it, and what it"
     " returned is not known here. It was not called again."
 )
+UNRECORDED = (
+    "An earlier run may have called this tool, and did not record whether it did. The tool may have done all, some or"
+    " nothing of it, and what it returned is not known. It was not called again."
+)
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -124,10 +128,7 @@ class Deciding:
         if approval == "never":
             return _denied(recorded, DENIED_BY_POLICY, "policy")
         if is_interrupted(recorded) and self._policy.on_interrupted == "ask":
-            claimed = recorded.claimed
-            begun_ms = (claimed or recorded.attempts[-1]).begun_ms
-            assert isinstance(begun_ms, int)
-            self._tell(ToolInterrupted(call=recorded.call, begun_ms=begun_ms, is_claimed=claimed is not None))
+            self._tell(_interrupted(recorded))
         elif approval == "auto":
             return _again(recorded, refusal) or self._allowed()
         return await self._answered(recorded, refusal)
@@ -178,4 +179,18 @@ def _unmade(recorded: RecordedToolCall, why: str) -> str:
     """Return what the model reads of a call that is not made. Of one that an earlier run has begun nobody knows."""
     if not is_interrupted(recorded):
         return why
+    if recorded.unrecorded_since_ms is not None:
+        return UNRECORDED
     return UNKNOWN if recorded.claimed is None else CLAIMED
+
+
+def _interrupted(recorded: RecordedToolCall) -> ToolInterrupted:
+    claimed, since_ms = recorded.claimed, recorded.unrecorded_since_ms
+    begun_ms = (claimed or recorded.attempts[-1]).begun_ms if since_ms is None else since_ms
+    assert isinstance(begun_ms, int)
+    return ToolInterrupted(
+        call=recorded.call,
+        begun_ms=begun_ms,
+        is_claimed=claimed is not None,
+        is_unrecorded=since_ms is not None,
+    )

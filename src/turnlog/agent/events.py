@@ -159,14 +159,18 @@ class ToolProgress(Struct, frozen=True, kw_only=True):
 
 
 class ToolInterrupted(Struct, frozen=True, kw_only=True):
-    """An earlier run began a tool call, and its end is not known: it may have had effects. Somebody is asked next.
+    """An earlier run began a tool call, or may have, and its end is not known: it may have had effects.
+
+    Somebody is asked next.
 
     Attributes:
         call: the call.
-        begun_ms: when it was begun, in milliseconds since 1970.
+        begun_ms: when it was begun, in milliseconds since 1970; where that is not recorded, when the reply was.
         is_claimed: whether it is another log, an export of which was taken in, that says so.
         is_told: whether its result says so already, because somebody has stopped the earlier run (Ctrl-C, a
             cancellation): the model reads it, and nobody is asked.
+        is_unrecorded: whether it is not known either that it was begun: its reply may be of an early version of
+            turnlog, which did not record that.
     """
 
     kind: ClassVar[str] = "tool_interrupted"
@@ -174,6 +178,7 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
     begun_ms: int
     is_claimed: bool = False
     is_told: bool = False
+    is_unrecorded: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
@@ -182,6 +187,7 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
             "begun_ms": self.begun_ms,
             **({"is_claimed": True} if self.is_claimed else {}),
             **({"is_told": True} if self.is_told else {}),
+            **({"is_unrecorded": True} if self.is_unrecorded else {}),
         }
 
 

@@ -96,6 +96,8 @@ def note(event: RunEvent) -> None:
             _log.warning(
                 "tool %s failed: trying again in %.1f s, after %d tries", event.call.name, event.wait_s, event.attempt
             )
+        case ToolInterrupted(is_unrecorded=True):
+            _log.warning("tool %s may have been called by an earlier run, which did not record it", event.call.name)
         case ToolInterrupted():
             when = "was stopped" if event.is_told else "ended"
             _log.warning("tool %s was at work when an earlier run %s: how it ended is not known", event.call.name, when)

@@ -43,8 +43,9 @@ _WHY: dict[Stopped, str] = {
     "done": "the model has finished",
     "invalid": "the reply is not what was asked for",
     "unanswered": "a tool call needs approval, and nobody gave it",
-    "interrupted": "an earlier run ended while a tool was at work, or another log says that it was called there: it "
-    "may have had effects; call it again (repeat), or tell the model that nobody knows (report)",
+    "interrupted": "an earlier run ended while a tool was at work, or did not record whether it called it, or another "
+    "log says that it was called there: it may have had effects; call it again (repeat), or "
+    "tell the model that nobody knows (report)",
     "busy": "another run is at work on this turn",
     "iterations": "the limit of model calls is reached",
     "tokens": "the limit of tokens is reached",

@@ -160,9 +160,12 @@ def has_result(recorded: RecordedToolCall) -> bool:
 
 
 def is_interrupted(recorded: RecordedToolCall) -> bool:
-    """Tell whether a tool call may have been made, here or as another log says, and what came of it is not known."""
+    """Tell whether a tool call may have been made, and what came of it is not known.
+
+    It was begun here, another log says so, or the version of turnlog that recorded its reply did not record that.
+    """
     attempts = recorded.attempts
-    if recorded.claimed is not None:
+    if recorded.claimed is not None or recorded.unrecorded_since_ms is not None:
         return True
     if not attempts or attempts[-1].begun_ms is None:
         return False

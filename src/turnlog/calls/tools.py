@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from turnlog.events import TOOL_END, Recorded, meta_of, turn_meta, unreadable
+from turnlog.events import CALL, TOOL_END, Recorded, meta_of, turn_meta, unreadable
 from turnlog.model import (
     MAY_HAVE_HAD_EFFECTS,
     Approved,
@@ -45,6 +45,17 @@ from turnlog.record.tool_calls import (
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, Store, WriteTransaction
 from turnlog.turn import Turn, turn_of
+
+_WITHOUT_TOOL_EVENTS_MAX = {
+    "anthropic": 2,
+    "bedrock": 1,
+    "cerebras": 2,
+    "cohere": 2,
+    "gemini": 2,
+    "openai_chat": 2,
+    "openai_responses": 2,
+}
+"""By adapter the last version that it had in versions of turnlog which recorded no events of tool calls (ADR 0043)."""
 
 
 class ToolAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,6 +97,9 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
         last_end: the id of the event that says how the last attempt ended; None where none does.
         is_cut: whether it is the last call of a reply that was cut off at its length limit, so that a part of its
             arguments may be missing: no run makes it.
+        unrecorded_since_ms: when its reply was recorded, where that may have been by an early version of turnlog, which
+            did not record that a tool is called: it may have been made since. None for all others, and where anything
+            is recorded of it.
     """
 
     turn: str
@@ -96,6 +110,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
     result: ToolResult | None = None
     last_end: str | None = None
     is_cut: bool = False
+    unrecorded_since_ms: int | None = None
 
     @property
     def may_have_had_effects(self) -> bool:
@@ -129,6 +144,8 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
             "attempts": msgspec.to_builtins(self.attempts),
         }
         record |= {"claims": msgspec.to_builtins(self.claims)} if self.claims else {}
+        since_ms = self.unrecorded_since_ms
+        record |= {} if since_ms is None else {"unrecorded_since_ms": since_ms}
         return record | ({"is_cut": True} if self.is_cut else {})
 
 
@@ -262,7 +279,9 @@ class ToolCalls:
             blocks = decode_content(marked)
             calls = [(index, block) for index, block in enumerate(blocks) if isinstance(block, ToolUse)]
             cut = cut_call(blocks, meta.stop_reason)
-            return [self._call(transaction, turn, index, call, calls, is_cut=index == cut) for index, call in calls]
+            since_ms = turn.header.time if calls and _is_without_tool_events(transaction, meta.call) else None
+            found = [self._call(transaction, turn, index, call, calls, is_cut=index == cut) for index, call in calls]
+            return [_unrecorded_since(recorded, since_ms) for recorded in found]
 
     def _call(
         self,
@@ -291,6 +310,28 @@ class ToolCalls:
             last_end=None if last is None else last.header.id,
             is_cut=is_cut,
         )
+
+
+def _is_without_tool_events(transaction: ReadTransaction, call: str | None) -> bool:
+    """Tell whether a reply may be of a version of turnlog that recorded no events of its tool calls.
+
+    The version of the adapter that asked for it tells. That of adapters which are not turnlog's own tells nothing.
+    """
+    if call is None:
+        return False
+    asked = transaction.event(call)
+    if asked is None or asked.header.topic != CALL:
+        return True  # nothing tells of its version
+    said = msgspec.json.decode(asked.header.meta, type=dict[str, Any])
+    last = _WITHOUT_TOOL_EVENTS_MAX.get(said["adapter"])
+    version = str(said["adapter_version"])
+    return last is not None and (not version.isdecimal() or int(version) <= last)
+
+
+def _unrecorded_since(recorded: RecordedToolCall, since_ms: int | None) -> RecordedToolCall:
+    if since_ms is None or recorded.attempts or recorded.claims or recorded.is_cut:
+        return recorded
+    return msgspec.structs.replace(recorded, unrecorded_since_ms=since_ms)
 
 
 def _id_of(recorded: Recorded | None, end: ToolEndMeta) -> str:

@@ -304,6 +304,8 @@ def _where(event: ToolInterrupted) -> str:
     """Return how a call came to be one whose end nobody knows, and what that means."""
     if event.is_told:
         return "was at work when an earlier run was stopped: it may have had effects, which the model is told"
+    if event.is_unrecorded:
+        return "may have been called by an earlier run, of a turnlog that did not record it: it may have had effects"
     where = "was called, another log says" if event.is_claimed else "was at work when an earlier run ended"
     return f"{where}: it may have had effects"
 

@@ -160,11 +160,8 @@ class Teller:
                 details["toolCallId"] = call.id
                 line = f"the tool {quoted(call.name)} failed: {said}"
                 self.tell(GMIOutputChunkType.SYSTEM_MESSAGE, line, metadata=details)
-            case ToolInterrupted(call=call, is_told=is_told):
-                when = "was stopped" if is_told else "ended"
-                self.note(
-                    f"the tool {quoted(call.name)} was at work when an earlier run {when}: it may have had effects"
-                )
+            case ToolInterrupted():
+                self.note(f"the tool {quoted(event.call.name)} {_interrupted(event)}: it may have had effects")
             case HeadBusy(wait_s=wait_s):
                 self.note(f"another run is at work here: it is waited for, {wait_s:g} s at most")
             case BookmarkLeft(bookmark=bookmark):
@@ -287,3 +284,10 @@ class Teller:
             metadata=metadata,
         )
         self._on_chunk(chunk)
+
+
+def _interrupted(event: ToolInterrupted) -> str:
+    """Return how a call came to be one whose end nobody knows."""
+    if event.is_unrecorded:
+        return "may have been called by an earlier run, which did not record it"
+    return f"was at work when an earlier run {'was stopped' if event.is_told else 'ended'}"
