@@ -541,7 +541,7 @@ SCHEMA = [
     ("version of tomorrow", schema("PRAGMA user_version = 3"), "of version 3"),
     ("version of yesterday", schema("PRAGMA user_version = 1"), "of version 1"),
     ("application", schema("PRAGMA application_id = 5"), "not a turnlog store"),
-    ("projection of tomorrow", schema("UPDATE store_projections SET version = 9"), "says that it has the projections"),
+    ("projection of tomorrow", schema("UPDATE store_projections SET version = 9"), "of version 9"),
     ("projection that is none", schema("INSERT INTO store_projections VALUES ('own', 1)"), "says that it has the"),
     ("table of projections dropped", schema("DROP TABLE store_projections"), "store_projections"),
     (

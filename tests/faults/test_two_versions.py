@@ -103,12 +103,12 @@ def _append_until_refused(url: str, process: int) -> dict[str, Any]:
 
 
 def _reopened(url: str) -> str:
-    """Tell what a process of the older version that opens the store now is told when it appends."""
-    with TurnLog.open(url, create=False) as log:
-        try:
+    """Tell what a process of the older version is told that opens the store now, and appends."""
+    try:
+        with TurnLog.open(url, create=False) as log:
             log.add_turn("later")
-        except SchemaError as error:
-            return str(error)
+    except (SchemaError, StoreOpenError) as error:
+        return str(error)
     return "recorded"
 
 
@@ -140,7 +140,8 @@ def test_older_processes_stop_writing_when_a_newer_one_comes(url: str, kind: str
     assert (newer["same"], newer["schema"]) == (True, [])
     assert newer["at"] == len(acknowledged) + 2
     for found in older:
-        for told in (found["refused"], found["again"], found["reopened"]):
+        assert ("was written by a newer turnlog" in found["reopened"]) == (kind == "later")
+        for told in (found["refused"], found["again"], *([] if kind == "later" else [found["reopened"]])):
             assert "was changed by another version of turnlog" in told
             assert "upgrade turnlog; nothing was recorded" in told
         assert found["texts"] == len(found["acknowledged"])
@@ -213,6 +214,37 @@ def test_open_store_notices_a_migration(url: str) -> None:
         assert [flaw for flaw in log.store.check_schema() if "version is 3" in flaw] != []
     with pytest.raises(StoreOpenError, match=r"version 3.*upgrade turnlog"):
         TurnLog.open(url)
+
+
+def _renamed(url: str) -> None:
+    """Do to a store what a turnlog does whose projection is of a later version, and has other columns."""
+    statements = (
+        "ALTER TABLE {}bookmarks RENAME COLUMN turn_id TO id_of_turn",
+        "UPDATE {}store_projections SET version = 99 WHERE name = 'bookmark heads'",
+    )
+    if is_postgres(url):
+        with psycopg.connect(url) as server:
+            for statement in statements:
+                server.execute(statement.format("turnlog.").encode())
+        return
+    path = parse_url(url)
+    assert path is not None
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement.format(""))
+
+
+def test_a_store_with_a_newer_projection_is_not_opened(url: str) -> None:
+    """Nor are its tables built anew: what was of a later version is as it was."""
+    newer = r"was written by a newer turnlog: its bookmark heads are of version 99, .*: upgrade turnlog$"
+    with TurnLog.open(url) as log:
+        log.add_turn("before", bookmark="main")
+        run_process(_renamed, url)
+        with pytest.raises(StoreOpenError, match=newer):
+            log.store.rebuild()
+    for _ in range(2):
+        with pytest.raises(StoreOpenError, match=newer):
+            TurnLog.open(url)
 
 
 def _open_and_append(url: str, process: int, kind: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from msgspec import Struct
 
-from turnlog.errors import MetaError
+from turnlog.errors import MetaError, StoreOpenError
 from turnlog.events import Arrival, DataKey, Event, Recorded, Seals
 from turnlog.model.plain import check_plain
 from turnlog.store.values import Folded, NewPayload, Placement, SealPolicy, StoredRow, Taken
@@ -83,6 +83,25 @@ class SyncProjection(ABC):
     def reads_private(self, recorded: Recorded) -> bool:  # noqa: ARG002 - others look at it
         """Tell whether something of an event's private part is folded: to erase it then means to fold the log anew."""
         return True
+
+
+def check_not_newer(projections: Sequence[SyncProjection], built: Mapping[str, int] | None, place: str) -> None:
+    """Check that no projection of a store is of a later version than is known here: its tables may be others.
+
+    Args:
+        projections: the projections that are known.
+        built: the version that each one of the store was built with, by name; None where the store does not say.
+        place: what the store is called.
+
+    Raises:
+        StoreOpenError: one is.
+    """
+    for projection in projections:
+        if (version := (built or {}).get(projection.name, 0)) > projection.version:
+            raise StoreOpenError(
+                f"store {place!r} was written by a newer turnlog: its {projection.name} are of version {version}, "
+                f"this turnlog knows versions up to {projection.version}: upgrade turnlog"
+            )
 
 
 class SideTables(Struct, frozen=True, kw_only=True):

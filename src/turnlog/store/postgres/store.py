@@ -68,6 +68,7 @@ from turnlog.store.transactions import (
     SideTables,
     SyncProjection,
     WriteTransaction,
+    check_not_newer,
 )
 from turnlog.store.values import ErasedFiles, NewPayload, Payload, StoreStats
 from turnlog.store.waiting import Waker, Watch
@@ -177,6 +178,7 @@ class PostgresStore(Store):
                 self._only_reads = any(connection.info.parameter_status(name) == "on" for name in _ONLY_READS)
                 check_version(connection, self._address, self._tables())
                 built = self._built(connection)
+                check_not_newer(self._projections, built, self._place_name)
                 # Where somebody has taken away what says so, reading goes on, and a rebuild restores it.
                 known = self._versions if built is None else built
                 lacking = [each for each in self._projections if known.get(each.name, 0) < each.version]
@@ -517,6 +519,7 @@ class PostgresStore(Store):
         with self._gate.enter(), self._converted():
             with self._admin() as connection:
                 check_owner(connection, self._address, "build its tables anew")
+                check_not_newer(self._projections, self._built(connection), self._place_name)
                 restore_objects(connection, self._tables())
                 drop_probes(connection)
             self._rebuild(chosen, progress)

@@ -43,7 +43,14 @@ from turnlog.store.sqlite.schema import (
     side_objects,
 )
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
-from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SideTables, SyncProjection, WriteTransaction
+from turnlog.store.transactions import (
+    ReadTransaction,
+    ScratchTransaction,
+    SideTables,
+    SyncProjection,
+    WriteTransaction,
+    check_not_newer,
+)
 from turnlog.store.values import ErasedFiles, NewPayload, Payload, StoreStats
 from turnlog.store.waiting import Waker, Watch
 
@@ -202,11 +209,16 @@ class SQLiteStore(Store, handles.Resting):
         cursor.execute(f"PRAGMA user_version = {VERSION}")
 
     def _lacking(self, cursor: sqlite3.Cursor) -> list[SyncProjection]:
-        """Return the projections that the store was never given, or in an older version."""
+        """Return the projections that the store was never given, or in an older version.
+
+        Raises:
+            StoreOpenError: it has one in a newer version.
+        """
         built = built_projections(cursor)
         if built is None:
             # Somebody has taken it away. Reading goes on, and a rebuild restores it.
             return []
+        check_not_newer(self._projections, built, self._place_name)
         return [projection for projection in self._projections if built.get(projection.name, 0) < projection.version]
 
     def place(self, payload: Payload | None, seal: Seal | None = None, *, is_written: bool = True) -> NewPayload:
@@ -476,6 +488,7 @@ class SQLiteStore(Store, handles.Resting):
             self._check_writable()
             if self._path is not None:
                 with self._under_lock() as (cursor, _):
+                    check_not_newer(self._projections, built_projections(cursor), self._place_name)
                     restore_objects(cursor)
             rebuild(chosen, self._reading, self._under_lock, progress)
         return [projection.name for projection in chosen]
