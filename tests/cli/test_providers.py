@@ -185,13 +185,18 @@ def test_replay_tells_a_changed_reply_from_a_changed_adapter(called: Command, ve
         other = said[0].replace(b'"Hi"', b'"Bye"')
         log.calls.record_reply(call, said, adapter.aggregate([other]))
     outcome = called("replay", "main", "--check")
-    [line, summary] = outcome.text.splitlines()
-    assert outcome.status == 1
+    [line, summary, *told] = outcome.text.splitlines()
+    assert outcome.status == (1 if version is None else 3)
+    assert told == [
+        "1 of these differences: what is recorded is intact, and was made by another version of the adapter; "
+        "this one makes other bytes"
+    ] * (version is not None)
     assert line.startswith(f"{call}  reply differs at byte ")
     assert line.endswith(f"; adapter openai_chat was of version 0, is {adapter.version}") is (version is not None)
     assert summary == "2 requests equal byte for byte, 0 different; 1 reply adds up to its turn, 1 different"
     first, second = called("replay", "main", "--check", "--json").json_lines
     assert (first["reply_difference"], second["difference"]) == (None, None)
+    assert (first["by_version"], second["by_version"]) == ([], [] if version is None else ["reply"])
     assert second["reply_difference"] in line
 
 

@@ -509,6 +509,7 @@ def test_changed_reply_is_told_from_a_changed_request(log: TurnLog) -> None:
     assert checked.reply_difference is not None
     assert checked.reply_difference.startswith("differs at byte ")
     assert "adapter" not in checked.reply_difference
+    assert checked.by_version == ()
 
 
 def test_changed_adapter_is_told_by_its_version(log: TurnLog) -> None:
@@ -521,6 +522,7 @@ def test_changed_adapter_is_told_by_its_version(log: TurnLog) -> None:
     for difference in (checked.difference, checked.reply_difference):
         assert difference is not None
         assert difference.endswith(f"; adapter anthropic was of version 0, is {ANTHROPIC.version}")
+    assert checked.by_version == ("request", "reply")
 
 
 def test_other_stop_reason_is_a_difference(log: TurnLog) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct
 
 from turnlog.calls.reading import asked_in, tools_of
 from turnlog.calls.values import RequestCheck
@@ -22,6 +25,14 @@ KNOWN_MAX = 4
 KNOWN_BYTES_MAX = 64 * 1024 * 1024
 """As many bytes of them at most: a larger request is read again."""
 
+
+class _Difference(Struct, frozen=True):
+    """A difference, one line, and whether the adapter was of another version and all that is recorded was read."""
+
+    text: str
+    by_version: bool = False
+
+
 AdapterOf = Callable[[str, str], Provider]
 
 
@@ -36,7 +47,8 @@ def check_calls(store: Store, projector: Projector, headish: str, adapter: Adapt
         except TurnlogError as error:
             cited = call.header.cited("turn") or ""
             difference, gone = _difference_or_unreadable(error)
-            yield RequestCheck(call=call.header.id, turn=cited, size=0, difference=difference, unreadable=gone)
+            text = None if difference is None else difference.text
+            yield RequestCheck(call=call.header.id, turn=cited, size=0, difference=text, unreadable=gone)
             continue
         with store.read() as transaction:
             events, reply_difference, redacted = _reply_difference(transaction, turn, meta, adapter)
@@ -45,13 +57,23 @@ def check_calls(store: Store, projector: Projector, headish: str, adapter: Adapt
                 call=call.header.id,
                 turn=meta.turn,
                 size=meta.request.size,
-                difference=difference,
+                difference=None if difference is None else difference.text,
                 unreadable=gone,
-                reply_difference=reply_difference,
+                reply_difference=None if reply_difference is None else reply_difference.text,
                 events=events,
                 redacted=redacted,
+                by_version=_by_version(difference, reply_difference),
             )
         yield checked
+
+
+def _by_version(request: _Difference | None, reply: _Difference | None) -> tuple[Literal["request", "reply"], ...]:
+    found: list[Literal["request", "reply"]] = []
+    if request is not None and request.by_version:
+        found.append("request")
+    if reply is not None and reply.by_version:
+        found.append("reply")
+    return tuple(found)
 
 
 def _request_difference(
@@ -61,7 +83,7 @@ def _request_difference(
     meta: CallMeta,
     adapter: AdapterOf,
     known: dict[str, bytes],
-) -> tuple[str | None, str | None]:
+) -> tuple[_Difference | None, str | None]:
     """Return where the request differs from what its turn gives, if it does, and why it cannot be compared, if so."""
     try:
         changed = read_request(transaction, call, known).window
@@ -81,7 +103,7 @@ def _request_difference(
         difference = _difference(read_request(transaction, call, known).body, request.body)
     except TurnlogError as error:
         return _difference_or_unreadable(error)
-    return None if difference is None else difference + _other_version(meta, request.version), None
+    return _of_version(difference, meta, request.version), None
 
 
 def _forget(known: dict[str, bytes]) -> None:
@@ -90,13 +112,13 @@ def _forget(known: dict[str, bytes]) -> None:
         del known[next(iter(known))]
 
 
-def _difference_or_unreadable(error: TurnlogError) -> tuple[str | None, str | None]:
-    return (None, str(error)) if isinstance(error, ErasedError) else (str(error), None)
+def _difference_or_unreadable(error: TurnlogError) -> tuple[_Difference | None, str | None]:
+    return (None, str(error)) if isinstance(error, ErasedError) else (_Difference(str(error)), None)
 
 
 def _reply_difference(
     transaction: ReadTransaction, turn: Recorded, meta: CallMeta, adapter: AdapterOf
-) -> tuple[int | None, str | None, bool]:
+) -> tuple[int | None, _Difference | None, bool]:
     """Return how many raw events a reply has, and where they, added up again, are not the turn that they became.
 
     At last whether it was redacted: then there is nothing to compare.
@@ -119,8 +141,8 @@ def _reply_difference(
             difference = _other_outcome(said, response.stop_reason)
         version = reader.version
     except TurnlogError as error:
-        return len(events) or None, str(error), False
-    return len(events), None if difference is None else difference + _other_version(meta, version), False
+        return len(events) or None, _Difference(str(error)), False
+    return len(events), _of_version(difference, meta, version), False
 
 
 def _other_outcome(said: TurnMeta, stop_reason: str) -> str | None:
@@ -129,11 +151,12 @@ def _other_outcome(said: TurnMeta, stop_reason: str) -> str | None:
     return f"the turn says stop_reason {said.stop_reason}, the reply adds up to {stop_reason}"
 
 
-def _other_version(meta: CallMeta, version: str) -> str:
-    """Return what tells a change of what is stored from a change of the adapter."""
-    if version == meta.adapter_version:
-        return ""
-    return f"; adapter {meta.adapter} was of version {meta.adapter_version}, is {version}"
+def _of_version(difference: str | None, meta: CallMeta, version: str) -> _Difference | None:
+    """Return a difference with what tells a change of what is stored from a change of the adapter."""
+    if difference is None or version == meta.adapter_version:
+        return None if difference is None else _Difference(difference)
+    said = f"; adapter {meta.adapter} was of version {meta.adapter_version}, is {version}"
+    return _Difference(difference + said, by_version=True)
 
 
 def _on_loss(value: str) -> OnLoss:

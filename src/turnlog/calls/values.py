@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -72,6 +72,8 @@ class RequestCheck(Struct, frozen=True, kw_only=True):
         redacted: whether something was redacted in the reply, so that no raw event was kept and nothing is compared.
         unreadable: why the request cannot be compared, one line: it, or what it has parts of, was erased, or is sealed
             and its key is not here. Then there is no difference either.
+        by_version: which of the two, `request` and `reply`, differ where the adapter was of another version when they
+            were recorded: what is recorded is intact, and this version makes something else of it.
     """
 
     call: str
@@ -82,3 +84,4 @@ class RequestCheck(Struct, frozen=True, kw_only=True):
     events: int | None = None
     redacted: bool = False
     unreadable: str | None = None
+    by_version: tuple[Literal["request", "reply"], ...] = ()

@@ -116,7 +116,8 @@ class Replay(Provider):
         if reply is None:
             raise ProviderError(
                 f"no recorded reply to this request of {len(body):,} bytes ({payload_hash(body)}): "
-                "the run has gone another way than the recorded one",
+                "the run has gone another way than the recorded one, or another version of the adapter recorded it "
+                f"(this one is {self.name} {self.version})",
                 provider=self.name,
             )
         yield from reply.events

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from turnlog.calls import Call, RequestCheck, UnreadableCall
 from turnlog.cli.completing import HEADISH
-from turnlog.cli.failures import EXIT_DAMAGE
+from turnlog.cli.failures import EXIT_DAMAGE, EXIT_OTHER_VERSION
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, note, write_json, write_json_lines
 from turnlog.cli.text import count, one_line, size
@@ -56,9 +56,9 @@ def replay(
     """List the model calls that a turn came of, oldest first; with --check prove that they can be made again.
 
     Exit status 1 when a request is not, byte for byte, what its turn gives today, or when the raw events of a reply do
-    not add up to the turn that it became. A difference that comes of another version of the adapter says so. A reply
-    that was redacted has no raw events, and is not compared; nor is a request that was erased, or is sealed and its key
-    is not here.
+    not add up to the turn that it became; 3 where all that differs was recorded by another version of the adapter: it
+    is intact, and this version makes other bytes of it. A reply that was redacted has no raw events, and is not
+    compared; nor is a request that was erased, or is sealed and its key is not here.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def replay(
             _say_if_none(len(calls), headish)
             return 0
         checked = list(log.calls.check(headish))
-    different = any(one.difference is not None or one.reply_difference is not None for one in checked)
+    found = [one for one in checked if one.difference is not None or one.reply_difference is not None]
     if common.json:
         write_json_lines(checked)
     else:
@@ -87,8 +87,21 @@ def replay(
             if one.unreadable is not None:
                 screen.line((one.call, "yellow"), "  request ", (f"not compared: {one_line(one.unreadable)}", "dim"))
         screen.line(_summary(checked))
+        if by_version := sum(len(one.by_version) for one in checked):
+            screen.line(
+                f"{by_version:,} of these differences: what is recorded is intact, and was made by another version of "
+                "the adapter; this one makes other bytes"
+            )
         _say_if_none(len(checked), headish)
-    return EXIT_DAMAGE if different else 0
+    if all(_is_by_version(one) for one in found):
+        return EXIT_OTHER_VERSION if found else 0
+    return EXIT_DAMAGE
+
+
+def _is_by_version(checked: RequestCheck) -> bool:
+    """Tell whether all that differs was recorded by another version of the adapter."""
+    differences = {"request": checked.difference, "reply": checked.reply_difference}
+    return all(which in checked.by_version for which, difference in differences.items() if difference is not None)
 
 
 def _row(call: Call | UnreadableCall) -> list[Piece]:
