@@ -47,8 +47,8 @@ HEADISH is a turn, by its id or by a bookmark; main~2 is two turns before main. 
 
 Exit status: 0; 1 when verify or replay found a difference, a proof does not hold, a tool answered with an error, or a \
 run stopped before the model had finished; 2 on bad usage or input, or when a call failed; 3 when replay found nothing \
-but what another version of an adapter made; 70 when turnlog itself \
-failed; 130 when it was interrupted, 143 or 129 when it was ended by SIGTERM or SIGHUP.
+but what another version of an adapter made; 70 when turnlog itself failed; 130 when it was interrupted, 143 or 129 \
+when it was ended by SIGTERM or SIGHUP.
 """
 
 _FOLDERS = ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
