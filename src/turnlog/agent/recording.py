@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from turnlog.agent.events import BookmarkLeft, TurnRecorded
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
@@ -16,10 +18,11 @@ from turnlog.events import Recorded
 from turnlog.model import Response, WindowChange
 from turnlog.providers import PreparedRequest, RawEvent
 from turnlog.record.bookmarks import check_head
-from turnlog.record.drafts import TurnDraft, reply_draft
+from turnlog.record.drafts import TurnDraft, reply_draft, turn_draft
 from turnlog.record.fields import check_bookmark, check_expected_head, check_subject
-from turnlog.record.lookup import is_bookmark
+from turnlog.record.lookup import find_turn, is_bookmark
 from turnlog.record.redaction import NOTHING
+from turnlog.record.subjects import subject_behind
 from turnlog.turn import Turn, turn_of
 
 
@@ -45,6 +48,10 @@ class Recording:
         self._bookmark: str | Literal[False] | None = check_bookmark(bookmark)
         self._expected_head: str | Literal[False] | None = check_expected_head(expected_head)
         self._subject: str | Literal[False] | None = check_subject(subject)
+        self._next_subject: str | Literal[False] | None = None
+        """The subject that the next turn is given, where that is what the first turn of the run is."""
+        self._found_subject: str | Literal[False] | None = None
+        """The subject of the head as it was found, also when that was erased since; False for none."""
         self._on: str | None = None
         """The bookmark that the turns so far have moved along."""
         self._head: Turn | None = None
@@ -63,14 +70,24 @@ class Recording:
         """Begin at a turn that is recorded already."""
         self._head = head
 
-    async def go_on(self, headish: str) -> None:
-        """Go on from the turn that the caller has named, along with its bookmark.
+    async def go_on(self, headish: str, *, adds: bool) -> None:
+        """Go on from the turn that the caller has named, along with its bookmark and its subject.
 
-        Where the bookmark is, is checked before any tool is called: what tools return is not given up for it.
+        Where the bookmark is, and whose the turn is, is checked before any tool is called: what tools return is not
+        given up for it.
+
+        Args:
+            headish: the turn.
+            adds: whether something is asked later, which the subject that the caller names is for.
 
         Raises:
-            HeadConflictError: it is not where the caller expects it.
+            HeadConflictError: the bookmark is not where the caller expects it.
+            MetaError, SealError: nobody can tell whose the turn is, and the caller does not say it.
         """
+        if not adds:
+            self._next_subject, self._subject = self._subject, None
+        if self._next_subject is None:
+            self._found_subject = await self._log.executors.run_read(self._subject_of_head)
         self._on = await self._log.executors.run_read(self._bookmark_of, headish)
         await self._log.executors.run_read(self._expect, self._on)
 
@@ -110,20 +127,14 @@ class Recording:
 
     async def reply(self, call: str, events: Sequence[RawEvent], response: Response, *, api_key: str | None) -> None:
         """Record the reply to a call, and the turn that it makes."""
-        record = partial(
-            self._log.calls.record_reply,
-            call,
-            events,
-            response,
-            continues=self.head.id,
-            bookmark=self._take_bookmark(),
-            api_key=api_key,
-        )
+        draft = self._behind_head(reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark()))
+        calls = self._log.calls
+        record = partial(calls._record_reply, call, events, response.error, draft, api_key=api_key)  # pyright: ignore[reportPrivateUsage] - our own
         self._recorded(await settled(self._log.executors, record), response)
 
     async def own_reply(self, response: Response, *, api_key: str | None) -> None:
         """Record a reply that a middleware gave in place of asking: a turn that no call is behind."""
-        draft = reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark())
+        draft = self._behind_head(reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark()))
         redacted = NOTHING.with_key(api_key, [draft.payload]).turn(draft)
         [recorded] = await settled(self._log.executors, partial(self._log.add_group, [redacted]))
         self._recorded(turn_of(recorded), response)
@@ -135,24 +146,28 @@ class Recording:
             ToolCallTakenError: another run has recorded one of them.
         """
         ends, known = execution.ends()
-        record = partial(
-            self._log.tool_calls.record_results,
-            execution.results(),
-            turn=self.head.id,
-            ends=ends,
-            known=known,
-            bookmark=self._take_bookmark(),
-            api_key=api_key,
-        )
+        draft = turn_draft(list(execution.results()), continues=self.head.id, bookmark=self._take_bookmark())
+        draft, tools = self._behind_head(draft), self._log.tool_calls
+        record = partial(tools._record_results, draft, ends=ends, known=known, api_key=api_key)  # pyright: ignore[reportPrivateUsage] - our own
         self._recorded(await settled(self._log.executors, record))
 
     def _recorded(self, turn: Turn, response: Response | None = None) -> None:
         self._head = turn
+        self._found_subject = turn.meta.subject or False
         self.turns.append(turn)
         before, self._on = self._on, turn.meta.head if isinstance(turn.meta.head, str) else None
         self._followers.tell(TurnRecorded(turn=turn, response=response))
         if before is not None and self._on is None:
             self._followers.tell(BookmarkLeft(bookmark=before, turn=turn))
+
+    def _behind_head(self, draft: TurnDraft) -> TurnDraft:
+        """Return the draft of the turn that is next, with whose it is, whatever has been erased since the run began."""
+        subject, self._next_subject = self._next_subject, None
+        return replace(draft, subject=subject, parent_subject=self._found_subject)
+
+    def _subject_of_head(self) -> str | Literal[False]:
+        with self._log.store.read() as transaction:
+            return subject_behind(transaction, find_turn(transaction, self.head.id)) or False
 
     def _bookmark_of(self, headish: str) -> str | None:
         """Return the bookmark that the turns of a run from a turn move along, None for none."""

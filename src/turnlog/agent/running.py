@@ -153,7 +153,7 @@ class Run:
             pending: tuple[RecordedToolCall, ...] = ()
             if (head := start.head) is not None:
                 [named] = start.continues
-                await self._recording.go_on(named)
+                await self._recording.go_on(named, adds=content is not None)
                 pending = await self._log.executors.run_read(open_calls, self._log, head)
                 offered = await self._reading.offered(tools, offered)
             if content is not None:

@@ -40,6 +40,7 @@ from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.record import EventDraft, find_turn, plan_event
 from turnlog.record.fields import check_name, check_type
 from turnlog.record.sealing import key_about
+from turnlog.record.subjects import changes_subject
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ErasedFiles, ReadTransaction, Store, WriteTransaction
 from turnlog.store.sealing import checked_seals
@@ -376,9 +377,16 @@ def _erase(store: Store, search: Search, asked: Request, meta: ErasureMeta, sour
             if keys and not chosen:
                 # Who asked for it and why is to be told, though nothing of the subject is in the log.
                 targets = [said for said in [transaction.last(SEAL)] if said is not None]
+        among = {event.header.id: event for event in chosen}
         for start in range(0, len(targets), TARGETS_MAX):
-            citations = [cite(event, TARGET) for event in targets[start : start + TARGETS_MAX]]
-            draft = EventDraft(topic=ERASURE, meta=meta)
+            named = targets[start : start + TARGETS_MAX]
+            changes = tuple(
+                event.header.id
+                for event in named
+                if event.header.topic == TURN and changes_subject(transaction, event, among)
+            )
+            citations = [cite(event, TARGET) for event in named]
+            draft = EventDraft(topic=ERASURE, meta=msgspec.structs.replace(meta, subject_changes=changes))
             erasures.append(plan_event(transaction, draft, NO_PAYLOAD, sources, citations, key=key).header.id)
         return chosen
 

@@ -47,11 +47,12 @@ from turnlog.record.calls import (
     read_kept,
     read_request,
     reply_events,
+    reply_key,
     reply_payload,
 )
+from turnlog.record.drafts import TurnDraft
 from turnlog.record.redaction import NOTHING, Redaction
 from turnlog.record.requests import REQUEST_BYTES_MAX, request_pieces
-from turnlog.record.sealing import key_after
 from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, Store, WriteTransaction
@@ -194,6 +195,7 @@ class Calls:
         continues: str | None = None,
         bookmark: str | Literal[False] | None = None,
         expected_head: str | Literal[False] | None = None,
+        subject: str | Literal[False] | None = None,
         api_key: str | None = None,
     ) -> Turn:
         """Record a reply: its raw events, and the assistant turn that they add up to. On return both are on disk.
@@ -205,11 +207,13 @@ class Calls:
             continues: the turn to continue; by default the one that the call went on from.
             bookmark: as for `TurnLog.add_turn`.
             expected_head: as for `TurnLog.add_turn`.
+            subject: as for `TurnLog.add_turn`. Where what it continues was erased since, whose it is has to be said.
             api_key: the key that the call was sent with. A reply that repeats it is redacted as by a hook.
 
         Raises:
             UnknownCallError: there is no such call.
             HeadConflictError: the bookmark is not at `expected_head`.
+            MetaError: what it continues was erased since, and there is no subject.
             RedactionError: a redaction hook failed.
 
         Where redaction hooks find something, in the turn, in the error or in the raw events, no raw event is kept: what
@@ -217,22 +221,33 @@ class Calls:
         """
         with self._store.read() as transaction:
             found = find_call(transaction, call)
-        error: CallError | None = response.error
         draft = reply_draft(
             response,
             continues=call_meta(found).turn if continues is None else continues,
             bookmark=bookmark,
             expected_head=expected_head,
+            subject=subject,
         )
+        return self._record_reply(found.header.id, events, response.error, draft, api_key=api_key)
+
+    def _record_reply(
+        self,
+        call: str,
+        events: Sequence[bytes],
+        error: CallError | None,
+        draft: TurnDraft,
+        *,
+        api_key: str | None,
+    ) -> Turn:
         said = b"" if error is None else error.message.encode()
         reply = self._redaction.with_key(api_key, (draft.payload, said, *events)).reply(draft, events, error)
         draft, error = reply.turn, reply.error
         raw = reply_payload(reply.events) if reply.events else None
-        payload = placed(self._store, raw, lambda transaction: key_after(transaction, [found]))
-        named = msgspec.structs.replace(draft, meta=msgspec.structs.replace(draft.meta, call=found.header.id))
+        named = msgspec.structs.replace(draft, meta=msgspec.structs.replace(draft.meta, call=call))
+        payload = placed(self._store, raw, lambda transaction: reply_key(transaction, call, named))
         turn_payload = placed(self._store, draft.payload, lambda transaction: foreseen_key(transaction, named))
         meta = ReplyMeta(
-            call=found.header.id,
+            call=call,
             events=len(reply.events),
             error=error,
             redacted=reply.redacted,

@@ -31,6 +31,7 @@ from turnlog.model.long_strings import LongStrings
 from turnlog.model.marked_blocks import marked_texts
 from turnlog.projections.turns import children
 from turnlog.record import find_turn, foreseen_key, placed, turn_draft
+from turnlog.record.drafts import TurnDraft
 from turnlog.record.redaction import NOTHING, Redaction
 from turnlog.record.sealing import key_after
 from turnlog.record.tool_calls import (
@@ -232,6 +233,7 @@ class ToolCalls:
         ends: Sequence[ToolEndMeta] = (),
         known: Sequence[str] = (),
         bookmark: str | Literal[False] | None = None,
+        subject: str | Literal[False] | None = None,
         api_key: str | None = None,
     ) -> Turn:
         """Record the results of tool calls as a turn, and with it how those ended that are not recorded yet.
@@ -242,15 +244,21 @@ class ToolCalls:
             ends: how calls ended.
             known: ids of the ends that are recorded.
             bookmark: as for `TurnLog.add_turn`.
+            subject: as for `TurnLog.add_turn`. Where the turn was erased since, whose they are has to be said.
             api_key: as for `TurnLog.add_turn`.
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: it is no call of an assistant turn.
+            MetaError: it is no call of an assistant turn; or the turn was erased since, and there is no subject.
             ToolCallTakenError: a call was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """
-        draft = turn_draft(list(content), continues=turn, bookmark=bookmark)
+        draft = turn_draft(list(content), continues=turn, bookmark=bookmark, subject=subject)
+        return self._record_results(draft, ends=ends, known=known, api_key=api_key)
+
+    def _record_results(
+        self, draft: TurnDraft, *, ends: Sequence[ToolEndMeta], known: Sequence[str], api_key: str | None
+    ) -> Turn:
         draft = self._redaction.with_key(api_key, (draft.payload,)).turn(draft)
         payload = placed(self._store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
 

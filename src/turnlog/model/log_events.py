@@ -28,11 +28,14 @@ class ErasureMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         targets: ids of the events.
         reason: why.
         by: who asked for it.
+        subject_changes: ids of the turns among them that had another subject than the turn that they continue, or may
+            have had.
     """
 
     targets: tuple[str, ...] = ()
     reason: str | None = None
     by: str | None = None
+    subject_changes: tuple[str, ...] = ()
 
 
 class HoldMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):

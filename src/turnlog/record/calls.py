@@ -43,7 +43,7 @@ from turnlog.record.drafts import EventDraft, TurnDraft
 from turnlog.record.lookup import erased_by, find_turn
 from turnlog.record.requests import KeptRequest, request_body, request_pieces
 from turnlog.record.sealing import general_key, key_after, keys_of
-from turnlog.record.turns import cite_event, plan_turn
+from turnlog.record.turns import cite_event, foreseen_key, plan_turn
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, WriteTransaction
 
@@ -143,13 +143,26 @@ def plan_reply(
     Raises:
         UnknownTurnError: what the turn continues is unknown.
         HeadConflictError: the bookmark is not where it was expected.
+        MetaError: what the turn continues was erased, and it has to say whose it is.
     """
     citations = [cite_event(transaction, meta.call, "call", CALL)]
-    call = transaction.event(meta.call)
-    key = key_after(transaction, [] if call is None else [call])
+    called = msgspec.structs.replace(turn, meta=msgspec.structs.replace(turn.meta, call=meta.call))
+    key = reply_key(transaction, meta.call, called)
     reply = plan_event(transaction, EventDraft(topic=REPLY, meta=meta), payload, sources, citations, key=key)
-    named = msgspec.structs.replace(turn.meta, call=meta.call, reply=reply.header.id)
+    named = msgspec.structs.replace(called.meta, reply=reply.header.id)
     return plan_turn(transaction, msgspec.structs.replace(turn, meta=named), turn_payload, sources)
+
+
+def reply_key(transaction: ReadTransaction, call_id: str, turn: TurnDraft) -> DataKey | None:
+    """Return the key of a reply: that of its call, or that of the turn that it becomes where the call was erased.
+
+    Raises:
+        MetaError, SealError: as `foreseen_key` does.
+    """
+    call = transaction.event(call_id)
+    if call is not None and call.erased:
+        return foreseen_key(transaction, turn)
+    return key_after(transaction, [] if call is None else [call])
 
 
 def find_call(transaction: ReadTransaction, call: str) -> Recorded:

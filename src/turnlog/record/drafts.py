@@ -45,6 +45,8 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
         expected_head: where the caller expects the bookmark: a turn id, False for nowhere, None to not ask.
         id: the id to record it under, or None for a fresh one.
         subject: whom it is about, False for nobody, None for the subject of the first parent.
+        parent_subject: the subject of the first parent, False for none, as it was read before; None where it was not.
+            It holds where that turn was erased since.
     """
 
     payload: bytes
@@ -55,6 +57,7 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
     expected_head: str | Literal[False] | None = None
     id: str | None = None
     subject: str | Literal[False] | None = None
+    parent_subject: str | Literal[False] | None = None
 
 
 class EventDraft(Struct, frozen=True, kw_only=True):
@@ -79,6 +82,7 @@ def reply_draft(
     continues: str | Sequence[str],
     bookmark: str | Literal[False] | None = None,
     expected_head: str | Literal[False] | None = None,
+    subject: str | Literal[False] | None = None,
 ) -> TurnDraft:
     """Return the assistant turn of a reply."""
     return turn_draft(
@@ -97,6 +101,7 @@ def reply_draft(
             usage=response.usage,
             error=None if response.error is None else response.error.line(),
         ),
+        subject=subject,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from turnlog.errors import SealError
-from turnlog.events import DataKey, Recorded, Seal, Seals, named_subject
+from turnlog.events import CALL, DataKey, Recorded, Seal, Seals
 from turnlog.events.sealing import find_key, joined, key_ids
 from turnlog.events.topics import TAGGED
 from turnlog.store import NewPayload, Payload, ReadTransaction, Store, WriteTransaction
@@ -61,12 +61,13 @@ def turn_key(transaction: ReadTransaction, subject: str | None, rests_on: Sequen
 def key_beside(transaction: ReadTransaction, others: Sequence[Recorded]) -> DataKey | None:
     """Return the key of an event that is beside others, and is to outlive them; None where it is not sealed.
 
-    Where one of them is sealed, that is the key of what has no subject: theirs can be destroyed.
+    Where one of them is sealed, that is the key of what has no subject: theirs can be destroyed. So it is behind a call
+    that was erased before its reply came: nothing tells any more whether that was sealed.
 
     Raises:
         SealError: the keys are not here.
     """
-    if not any(event.sealed for event in others):
+    if not any(event.sealed or (event.erased and event.header.topic == CALL) for event in others):
         return general_key(transaction)
     if transaction.seal_policy() is None:  # they are of another log
         return key_of_sealed(transaction, others)
@@ -133,20 +134,6 @@ def key_by_id(transaction: ReadTransaction, key_id: str) -> DataKey:
             "destroyed, begin a new thread"
         )
     return key
-
-
-def inherited_subject(parent: Recorded) -> str | None:
-    """Return the subject of a turn, for one that continues it.
-
-    Raises:
-        SealError: it cannot be read.
-    """
-    if parent.sealed is not None and parent.private is None:
-        raise SealError(
-            f"turn {parent.header.id!r} is sealed, and its key {parent.sealed.key!r} is not here: what continues it "
-            "would have its subject. Give the keys, or the subject; nothing was recorded"
-        )
-    return named_subject(parent)
 
 
 def sealed_under(transaction: WriteTransaction, payload: NewPayload, key: DataKey | None) -> NewPayload:

@@ -96,6 +96,8 @@ def plan_tool_end(
         citations.append(cite_event(transaction, begun.header.id, "tool_call", TOOL_CALL))
         meta = msgspec.structs.replace(meta, tool_call=begun.header.id)
     event = EventDraft(topic=TOOL_END, meta=meta, id=event_id)
+    if turn.erased:
+        payload = NO_PAYLOAD  # nobody would find it by whom it is of: the turn of the results has it, and a subject
     return plan_event(transaction, event, payload, sources, citations, key=key_after(transaction, [turn]))
 
 

@@ -28,7 +28,8 @@ from turnlog.record.bookmarks import check_head, give_up_name
 from turnlog.record.compaction import pending_summary
 from turnlog.record.drafts import TurnDraft
 from turnlog.record.lookup import find_before, find_turn, is_bookmark
-from turnlog.record.sealing import inherited_subject, key_of_sealed, sealed_under, turn_key
+from turnlog.record.sealing import key_of_sealed, sealed_under, turn_key
+from turnlog.record.subjects import subject_behind
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, Taken, WriteTransaction
 
@@ -54,7 +55,7 @@ def plan_turn_told(
         UnknownCallError: the call or the reply that it names is unknown.
         HeadConflictError: the bookmark is not where it was expected.
         IdConflictError: another event has this id.
-        MetaError: the metadata is too large.
+        MetaError: the metadata is too large; or it continues an erased turn, and has to say whose it is.
         SealError: it is to be sealed, and the keys are not here.
     """
     given = draft.meta
@@ -109,6 +110,7 @@ def foreseen_key(transaction: ReadTransaction, draft: TurnDraft) -> DataKey | No
         UnknownTurnError: a parent is unknown.
         UnknownCallError: the call or the reply that it names is unknown.
         IdConflictError: an event that cannot be read has its id.
+        MetaError: it continues an erased turn, and has to say whose it is.
         SealError: it would be sealed, and the keys are not here.
     """
     if draft.id is not None and (stored := transaction.event(draft.id)) is not None:
@@ -205,14 +207,13 @@ def _bookmark(transaction: WriteTransaction, draft: TurnDraft, parents: list[Rec
 
 
 def _subject(transaction: ReadTransaction, draft: TurnDraft, parents: list[Recorded]) -> str | None:
-    """Return the subject of the turn: its own, or that of the nearest first parent that is not erased."""
+    """Return the subject of the turn: its own, or that of its first parent."""
     if draft.subject is not None:
         return draft.subject or None
     parent = parents[0] if parents else None
-    while parent is not None and parent.erased:
-        first = parent.header.cited(PARENT)
-        parent = None if first is None else transaction.event(first)
-    return None if parent is None else inherited_subject(parent)
+    if draft.parent_subject is not None and parent is not None and parent.unreadable:
+        return draft.parent_subject or None
+    return subject_behind(transaction, parent)
 
 
 def _same_turn(transaction: WriteTransaction, draft: TurnDraft, payload: NewPayload, stored: Recorded) -> Recorded:
