@@ -15,6 +15,7 @@ from turnlog import Ask, AsyncTurnLog, Policy, RunError, TurnLog
 from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolRetried, ToolStarted, TurnRecorded
 from turnlog.agent.policy import Answer
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
+from turnlog.errors import MetaError
 from turnlog.model import Delta, Document, ReplyFacts, Source, Text, Tool, ToolResult, ToolUse, Usage
 from turnlog.providers import PreparedRequest
 from turnlog.providers.replay import RecordedReply
@@ -514,3 +515,20 @@ def test_what_is_erased_while_a_request_is_prepared_is_not_sent(log: TurnLog) ->
     [call_id] = result.calls
     assert log.calls.request(call_id) == prepared[1]
     assert [b"of Ada" in msgspec.json.encode(body) for body in adapter.bodies] == [False]
+
+
+def test_reply_that_comes_after_its_subject_was_erased_has_that_subject(log: TurnLog) -> None:
+    """Not that of the turn before, and not none: the next erasure of the subject finds it."""
+    log.add_turn("of Bob", bookmark="main", subject="Bob")
+
+    def erase(event: RunEvent) -> None:
+        if isinstance(event, CallStarted):
+            report = log.erase(subject="Ada", reason="asked")
+            assert report.at_work == report.turns
+
+    result = run(log, Scripted(say("Yes.")), "of Ada", continues="main", subject="Ada", on_event=erase)
+    assert log.turn(result.head.id).meta.subject == "Ada"
+    again = log.erase(subject="Ada", reason="asked")
+    assert (again.turns, len(again.replies), again.at_work) == ((result.head.id,), 1, ())
+    with pytest.raises(MetaError, match="is erased, and with it whose it was"):
+        run(log, Scripted(say("No.")), continues=result.turns[0].id)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from turnlog.audit.holds import Hold, held
 from turnlog.audit.targets import Scope, Targets, Wanted
 from turnlog.audit.unerased import unerased
-from turnlog.errors import ConflictError, HoldError, MetaError, SealError, TurnlogError, UncertainError
+from turnlog.errors import ConflictError, HoldError, MetaError, SealError, StoreError, TurnlogError, UncertainError
 from turnlog.events import (
     BOOKMARK,
     CALL,
@@ -89,6 +89,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
             have them still, for whoever has these keys.
         key_missing: number of events that were sealed under a key that is not here, as one that was destroyed before.
             If somebody else has it, copies that were made before have them still.
+        at_work: ids of those of the turns that a run was at work on. What it records later has the subject that it
+            began with, and is not erased: erase it when the run has ended.
         dry_run: whether nothing was done.
     """
 
@@ -113,6 +115,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     still_sealed: int = 0
     key_missing: int = 0
+    at_work: tuple[str, ...] = ()
     dry_run: bool = False
 
     @property
@@ -200,7 +203,7 @@ def erase(
             seals = _keys_of(transaction, asked)
         if dry_run:
             keys = () if seals is None or asked.subject is None else seals.ids_of(asked.subject)
-            return search.report(keys=keys, dry_run=True)
+            return search.report(keys=keys, at_work=_at_work(store, search.foreseen), dry_run=True)
         try:
             return _erase(store, search, asked, meta, sources)
         except _HoldsChangedError:
@@ -301,6 +304,7 @@ class Search:
         keys: Sequence[str] = (),
         files: ErasedFiles | None = None,
         moved: Sequence[MovedBookmark] = (),
+        at_work: Sequence[str] = (),
         dry_run: bool = False,
     ) -> ErasureReport:
         """Return what was erased, or would be."""
@@ -338,8 +342,18 @@ class Search:
             keys=tuple(keys),
             still_sealed=sum(is_here[each.key] for each in sealed),
             key_missing=sum(not is_here[each.key] for each in sealed),
+            at_work=tuple(at_work),
             dry_run=dry_run,
         )
+
+
+def _at_work(store: Store, chosen: Sequence[Recorded]) -> list[str]:
+    """Return the ids of turns that a run is at work on, in global order: it takes the next one before it leaves one."""
+    with suppress(StoreError):  # where there are no locks, there are no runs
+        return [
+            event.header.id for event in chosen if event.header.topic == TURN and store.locks.is_taken(event.header.id)
+        ]
+    return []
 
 
 def _why_closed(transaction: ReadTransaction) -> str:
@@ -361,10 +375,12 @@ def _erase(store: Store, search: Search, asked: Request, meta: ErasureMeta, sour
     chosen: list[Recorded] = []
     erasures: list[str] = []
     keys: list[str] = []
+    at_work: list[str] = []
     heads: dict[str, str] = {}
 
     def plan(transaction: WriteTransaction) -> Sequence[Recorded]:
         chosen.extend(search.find_since(transaction))
+        at_work.extend(_at_work(store, chosen))
         gone = {event.header.id for event in chosen}
         heads.update((found.name, found.turn) for found in all_bookmarks(transaction) if found.turn in gone)
         key = key_about(transaction, chosen, asked.subject)
@@ -417,7 +433,7 @@ def _erase(store: Store, search: Search, asked: Request, meta: ErasureMeta, sour
         for name, turn in heads.items()
         if now.get(name) != turn
     ]
-    return search.report(chosen, erasures=erasures, keys=keys, files=files, moved=moved)
+    return search.report(chosen, erasures=erasures, keys=keys, files=files, moved=moved, at_work=at_work)
 
 
 def _destroyed(keys: Sequence[str], asked: Request) -> str:

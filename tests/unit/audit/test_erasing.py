@@ -602,6 +602,20 @@ def test_subject_goes_on_behind_an_erased_turn(log: TurnLog) -> None:
     assert log.add_turn("three", continues=second.id).meta.subject == "Alice"
 
 
+def test_subject_is_asked_for_behind_a_turn_with_which_one_began(log: TurnLog) -> None:
+    """It would be that of the turn before, or none. Behind turns that never had one nobody is asked."""
+    log.add_turn("his", bookmark="main", subject="Bob")
+    hers = log.add_turn("hers", continues="main", subject="Alice")
+    plain = log.add_turn("nobody's")
+    log.erase(subject="Alice", reason="asked")
+    log.erase(thread=plain.id, reason="asked")
+    with pytest.raises(MetaError, match=r"is erased, and with it whose it was: .*--subject NAME"):
+        log.add_turn("more", continues=hers.id)
+    assert log.add_turn("more", continues=hers.id, subject="Alice").meta.subject == "Alice"
+    assert not log.add_turn("more", continues=hers.id, subject=False).meta.subject
+    assert not log.add_turn("more", continues=plain.id).meta.subject
+
+
 @pytest.mark.parametrize("subject", ["", " x", "a\nb", "x" * 201, 5])
 def test_malformed_subjects_are_refused(log: TurnLog, subject: Any) -> None:
     """A subject is 1 to 200 printable characters."""

@@ -923,7 +923,7 @@ def test_nothing_is_recorded_in_a_sealed_log_without_its_keys(path: Path, seals:
 
 
 def test_log_goes_on_after_a_subject_was_erased(log: TurnLog, path: Path, seals: SealFolder) -> None:
-    """Other threads and subjects are as they were; what continues the erased turns does; the same name begins anew."""
+    """Other threads and subjects are as they were; what continues the erased turns says whose it is; so does a name."""
     log.seal()
     ada = log.add_turn("hers", subject="Ada", bookmark="main")
     bob = log.add_turn("his", subject="Bob", bookmark="bob")
@@ -932,7 +932,7 @@ def test_log_goes_on_after_a_subject_was_erased(log: TurnLog, path: Path, seals:
     report = log.erase(subject="Ada", reason="asked")
     assert (report.turns, report.keys) == ((ada.id,), (ada.sealed,))
     assert log.payload(bob.id) == content_bytes("his")
-    assert log.add_turn("and on", continues=ada.id).sealed == seals.make(None).id
+    assert log.add_turn("and on", continues=ada.id, subject=False).sealed == seals.make(None).id
     assert log.holds.all() == []
     new = log.add_turn("again", subject="Ada", bookmark="main")
     assert new.sealed not in {ada.sealed, None}
@@ -994,7 +994,7 @@ def test_subject_that_another_process_erased_is_closed_at_once(log: TurnLog, pat
     with opened(path, seals_in(tmp_path / "keys")) as other:
         assert other.erase(subject="Ada", reason="asked").keys
     assert log.context(ada.id).messages[0].erased
-    assert log.add_turn("and on", continues=ada.id).meta.head is None
+    assert log.add_turn("and on", continues=ada.id, subject=False).meta.head is None
     assert log.verify().clean
 
 

@@ -234,8 +234,17 @@ def _write_report(report: ErasureReport, common: Common) -> None:
     for subject in () if common.json else report.alike:
         spelled = "" if subject.isascii() else f" ({subject!a})"
         note(f"there is a subject {one_line(repr(subject))}{spelled} that is spelled otherwise, and is not erased")
+    _tell_at_work(report)
     if report.remains is not None:
         note(report.remains)
+
+
+def _tell_at_work(report: ErasureReport) -> None:
+    if report.at_work:
+        note(
+            f"a run is at work on turn {report.at_work[0]}: what it records from here on has the subject that it began "
+            "with, and is not erased: erase again when it has ended"
+        )
 
 
 def _write_lines(screen: Screen, report: ErasureReport) -> None:
@@ -323,6 +332,8 @@ def retain(
                 screen.line("nothing to erase")
             else:
                 _write_lines(screen, report.erasure)
+        if report.erasure is not None:
+            _tell_at_work(report.erasure)
         if remains is not None:
             note(remains)
     _tell_beyond(beyond)
