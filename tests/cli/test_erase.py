@@ -6,6 +6,8 @@ import pytest
 from tests.cli.command import Command
 from tests.cli.terminal import CTRL_C, Terminal
 
+from turnlog import TurnLog
+
 
 @pytest.fixture
 def talk(turnlog: Command) -> Command:
@@ -30,6 +32,32 @@ def test_erase_says_what_it_did(talk: Command, which: tuple[str, str]) -> None:
     assert verified.startswith("clean")
     assert verified.split()[-2:] == ["erased", str(turns)]
     assert b"more secret" not in talk.store.read_bytes()
+
+
+def test_a_run_that_is_at_work_is_told(talk: Command) -> None:
+    """Before and after: what it records is not erased."""
+    with TurnLog.open(talk.url) as log:
+        release = log.store.locks.take(log.turn("main").id)
+        assert release is not None
+        told = f"a run is at work on turn {log.turn('main').id}: what it records from here on has the subject that it"
+        free = talk.ok("erase", "--turn", "free", "--reason", "asked", "--yes", "--json").json
+        which = ("erase", "--subject", "Alice", "--reason", "asked")
+        said = [talk(*which, "--dry-run"), talk(*which, "--yes")]
+        release()
+    assert free["at_work"] == []
+    assert [(outcome.status, told in outcome.stderr) for outcome in said] == [(0, True), (0, True)]
+
+
+def test_an_erased_turn_is_continued_with_a_subject(talk: Command) -> None:
+    """Of somebody, or of nobody, where nothing tells whose it was; and by turns whose subject did not change there."""
+    talk.ok("erase", "--subject", "Alice", "--reason", "asked", "--yes")
+    talk.ok("erase", "--turn", "free", "--reason", "asked", "--yes")
+    first = next(thread["id"] for thread in talk.ok("threads", "--json").json_lines if thread["turns"] == 2)
+    refused = talk.refused("add", "more", "-c", first)
+    assert "is erased, and with it whose it was: say whose what continues it is (--subject NAME)" in refused
+    for subject in ("Alice", ""):
+        talk.ok("add", "more", "-c", first, "--subject", subject)
+    assert talk.ok("erase", "--subject", "Alice", "--reason", "asked", "--yes", "--json").json["events"] == 1
 
 
 def test_erased_turns_are_shown_as_such(talk: Command) -> None:

@@ -350,9 +350,7 @@ class Search:
 def _at_work(store: Store, chosen: Sequence[Recorded]) -> list[str]:
     """Return the ids of turns that a run is at work on, in global order: it takes the next one before it leaves one."""
     with suppress(StoreError):  # where there are no locks, there are no runs
-        return [
-            event.header.id for event in chosen if event.header.topic == TURN and store.locks.is_taken(event.header.id)
-        ]
+        return store.locks.taken(event.header.id for event in chosen if event.header.topic == TURN)
     return []
 
 

@@ -331,8 +331,8 @@ def _is_without_tool_events(transaction: ReadTransaction, call: str | None) -> b
     if asked is None or asked.header.topic != CALL:
         return True  # nothing tells of its version
     said = msgspec.json.decode(asked.header.meta, type=dict[str, Any])
-    last = _WITHOUT_TOOL_EVENTS_MAX.get(said["adapter"])
-    version = str(said["adapter_version"])
+    last = _WITHOUT_TOOL_EVENTS_MAX.get(str(said.get("adapter")))
+    version = str(said.get("adapter_version"))
     return last is not None and (not version.isdecimal() or int(version) <= last)
 
 

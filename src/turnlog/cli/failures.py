@@ -13,8 +13,9 @@ TRACEBACK_VARIABLE = "TURNLOG_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
 
 EXIT_DAMAGE = 1
-EXIT_OTHER_VERSION = 3
 """`verify` found damage."""
+EXIT_OTHER_VERSION = 3
+"""`replay --check` found nothing but what another version of an adapter made."""
 EXIT_REMAINS = 1
 """It is erased, and traces of it are still somewhere."""
 EXIT_USAGE = 2

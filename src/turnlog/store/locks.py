@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -51,6 +51,14 @@ class Locks(ABC):
         """
 
     @abstractmethod
+    def taken(self, names: Iterable[str]) -> list[str]:
+        """Return which of many locks somebody has, in their order, in one look at all that are taken.
+
+        Raises:
+            StoreError: locks cannot be used.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Give all of them back."""
 
@@ -74,6 +82,10 @@ class MemoryLocks(Locks):
     def is_taken(self, name: str) -> bool:
         """Tell whether somebody has a lock."""
         return name in self._taken
+
+    def taken(self, names: Iterable[str]) -> list[str]:
+        """Return which locks somebody has."""
+        return [name for name in names if name in self._taken]
 
     def close(self) -> None:
         """Give all of them back."""
@@ -111,6 +123,14 @@ class FileLocks(Locks):
             return is_locked(self._path(name))
         except OSError as error:
             raise StoreError(f"a lock in {str(self._folder)!r} cannot be read: {error}") from error
+
+    def taken(self, names: Iterable[str]) -> list[str]:
+        """Return which locks somebody has. Without a folder that is none."""
+        try:
+            files = set(self._folder.iterdir())
+        except OSError:
+            return []
+        return [name for name in names if self._path(name) in files and self.is_taken(name)] if files else []
 
     def close(self) -> None:
         """Give all of them back."""

@@ -20,6 +20,7 @@ class StoreLocks(StoreHarness):
         assert second is not None
         first()
         assert (store.locks.is_taken("a"), store.locks.is_taken("b")) == (False, True)
+        assert store.locks.taken(["c", "b", "a"]) == ["b"]
         again = store.locks.take("a")
         assert again is not None
         first()
@@ -27,6 +28,7 @@ class StoreLocks(StoreHarness):
         again()
         second()
         assert (store.locks.is_taken("a"), store.locks.is_taken("b")) == (False, False)
+        assert store.locks.taken("abc") == []
 
     def test_one_of_many_gets_a_lock(self, store: Store) -> None:
         """Whoever asks at the same time."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Iterable
 from hashlib import sha256
 from threading import Lock, Thread
+from typing import Any
 
 import psycopg
 
@@ -46,11 +48,16 @@ SELECT CASE
 
 _GIVE_BACK = "SELECT pg_advisory_unlock(?::bigint)"
 
-_IS_TAKEN = """\
-SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-  AND (classid::bigint << 32 | objid::bigint) = ?::bigint)"""
+_KEY = "(classid::bigint << 32 | objid::bigint)"
 """PostgreSQL's documentation, `pg_locks`: classid has the upper half of a key of 64 bits, and objid the lower one."""
+
+_HELD = """\
+FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+
+_IS_TAKEN = f"SELECT EXISTS (SELECT {_HELD} AND {_KEY} = ?::bigint)"
+
+_TAKEN = f"SELECT coalesce(string_agg({_KEY}::text, ' '), '') {_HELD} AND {_KEY} <> ?::bigint"
 
 
 def lock_number(name: str) -> int:
@@ -96,6 +103,12 @@ class PostgresLocks(Locks):
         with self._lock, converted(self._address.place):
             return number in self._taken or self._ask(_IS_TAKEN, number) is True
 
+    def taken(self, names: Iterable[str]) -> list[str]:
+        """Return which locks somebody has."""
+        with self._lock, converted(self._address.place):
+            numbers = self._taken.union(map(int, self._ask(_TAKEN, 0).split()))
+        return [name for name in names if self._number(name) in numbers] if numbers else []
+
     def close(self) -> None:
         """Give all of them back."""
         with self._lock:
@@ -117,7 +130,7 @@ class PostgresLocks(Locks):
                 if not is_lost(error):
                     raise
 
-    def _ask(self, statement: str, number: int) -> bool | None:
+    def _ask(self, statement: str, number: int) -> Any:
         for left in reversed(range(_TRIES)):
             try:
                 if self._wire is None or self._wire.is_broken:
@@ -138,10 +151,10 @@ class PostgresLocks(Locks):
             _log.warning(told, self._address.place, len(self._taken) - len(lost), len(self._taken))
         self._taken.difference_update(lost)
 
-    def _answer(self, statement: str, number: int) -> bool | None:
+    def _answer(self, statement: str, number: int) -> Any:
         assert self._wire is not None
-        [[(is_so,)]] = rows_of(self._wire.exchange([Statement(statement, (number,))])[0])
-        return is_so
+        [[(answer,)]] = rows_of(self._wire.exchange([Statement(statement, (number,))])[0])
+        return answer
 
     def _drop(self) -> None:
         if self._wire is not None:
