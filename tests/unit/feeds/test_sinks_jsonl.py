@@ -612,6 +612,19 @@ def test_erasing_rewrites_lines(filed: TurnLog, folder: Path) -> None:
     assert positions(folder) == list(range(1, 8))
 
 
+def test_erasing_keeps_the_key_that_a_line_was_delivered_with(filed: TurnLog, folder: Path) -> None:
+    """Early versions had another form of keys: who knows events by them has seen this one."""
+    ids = fill(filed, 2, "a word of theirs")
+    filed.feeds.feed(JSONLines(folder)).run()
+    [path] = folder.glob("*.jsonl")
+    keys = [line["idempotency_key"] for line in lines(folder)]
+    early = keys[1].rpartition(":")[0]
+    path.write_bytes(path.read_bytes().replace(keys[1].encode(), early.encode()))
+    assert filed.erase(turn=ids, reason="asked").remains is None
+    assert b"theirs" not in text_of(folder)
+    assert [line["idempotency_key"] for line in lines(folder)] == [keys[0], early, keys[2]]
+
+
 @pytest.mark.parametrize("kind", [JSONLines, ParquetFiles])
 def test_erasure_in_a_log_that_was_rolled_back_reaches_the_folder(
     tmp_path: Path, folder: Path, kind: type[JSONLines] | type[ParquetFiles]

@@ -207,6 +207,19 @@ def test_erasing_rewrites_rows(filed: TurnLog, folder: Path) -> None:
     assert query(folder, "topic FROM events ORDER BY global_position DESC LIMIT 1") == [("gpt.erasure",)]
 
 
+def test_erasing_keeps_the_key_that_a_row_was_delivered_with(filed: TurnLog, folder: Path) -> None:
+    """Early versions had another form of keys: who knows events by them has seen this one."""
+    ids = [filed.add_turn(f"a word of theirs {number}").id for number in range(2)]
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    [path] = folder.glob("day=*/*.parquet")
+    table = pq.ParquetFile(path).read()
+    early = [key.rpartition(":")[0] for key in table["idempotency_key"].to_pylist()]
+    pq.write_table(table.set_column(0, table.schema.field(0), pa.array(early)), path)
+    assert filed.erase(turn=ids, reason="asked").remains is None
+    assert query(folder, "idempotency_key FROM events ORDER BY global_position") == [(key,) for key in early]
+    assert "theirs" not in str(pq.ParquetFile(path).read().to_pylist())
+
+
 @pytest.mark.parametrize("with_statistics", [True, False])
 def test_erasing_reaches_rows_that_are_in_a_file_of_another_name(
     filed: TurnLog, folder: Path, with_statistics: bool

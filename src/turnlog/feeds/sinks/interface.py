@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from turnlog.digest import sri_bytes
 from turnlog.errors import SinkError
@@ -108,6 +109,10 @@ class SinkRecord(Struct, frozen=True, kw_only=True):
     def is_long(self) -> bool:
         """Whether the content is so long that it is to be written in pieces."""
         return (self.recorded.size or 0) > PIECE
+
+    def known_as(self, key: str | None) -> SinkRecord:
+        """Return it with the idempotency key that it was delivered with, which may be of an earlier form."""
+        return self if key is None else replace(self, fields=self.fields | {"idempotency_key": key})
 
     def to_json(self) -> bytes:
         """Return it as JSON on one line, without a line feed."""

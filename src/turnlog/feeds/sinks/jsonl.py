@@ -41,6 +41,7 @@ class _Line(Struct, frozen=True, kw_only=True):
     id: str
     time: str
     digest: str | None = None
+    idempotency_key: str | None = None
 
     @property
     def day(self) -> date:
@@ -220,8 +221,10 @@ class JSONLines(Sink):
             for number, line in enumerate(file, 1):
                 found = self._parsed(line, path, f"line {number:,}")
                 record = erased.get(found.global_position)
-                is_it = record is not None and (record.log, record.id) == (found.log, found.id)
-                yield line, record.to_json() + b"\n" if is_it and record is not None else line
+                if record is None or (record.log, record.id) != (found.log, found.id):
+                    yield line, line
+                else:
+                    yield line, record.known_as(found.idempotency_key).to_json() + b"\n"
 
     # Reading
 

@@ -334,12 +334,12 @@ def _span(metadata: Any) -> tuple[int, int]:
 
 def _places(file: Any, records: Mapping[int, SinkRecord]) -> list[tuple[int, SinkRecord]]:
     """Return which rows of a file are to be replaced, by their index, and what by."""
-    names = ["global_position", "digest", "id"]
+    names = ["global_position", "digest", "id", "idempotency_key"]
     rows = file.read(columns=names)
     found = zip(*(rows[name].to_pylist() for name in names), strict=True)
     return [
-        (index, records[position])
-        for index, (position, digest, id) in enumerate(found)
+        (index, records[position].known_as(key))
+        for index, (position, digest, id, key) in enumerate(found)
         if position in records and (digest, id) == (records[position].recorded.digest, records[position].id)
     ]
 
