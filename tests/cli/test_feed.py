@@ -185,6 +185,7 @@ def test_erasing_tells_what_is_beyond_reach(turnlog: Command, receiver: Receiver
     turnlog.ok("feed", "webhook", receiver.url, "--unsigned")
     done = turnlog("erase", "--turn", "main", "--reason", "asked", "--yes")
     assert done.status == 0
+    assert f"erased in {tmp_path}/out too" in done.text
     assert done.stderr == (
         f"turnlog: webhook {receiver.url} may have been sent some of it, and is sent the erasure as an event: what it "
         "keeps is not taken back\n"
@@ -217,6 +218,7 @@ def test_erasing_names_each_folder_that_it_does_not_reach(turnlog: Command, tmp_
     for name in ("a", "c"):
         assert f"in '{tmp_path}/{name}' (feed '{name}': jsonl " in done.stderr
     assert "feed 'b'" not in done.stderr
+    assert "erased in" not in done.text
     assert b"theirs" not in (tmp_path / "b" / file).read_bytes()
     for name in ("a", "c"):
         (tmp_path / name / file).rmdir()

@@ -341,13 +341,13 @@ class Feeds:
         moved = sinks.move(self.store, self._states, name, position)
         return sinks.status_of(self.store, self._states, self._feed_state(name) if moved is None else moved)
 
-    def beyond_reach(self, erasures: Sequence[str]) -> list[FeedState]:
-        """Return the feeds that have delivered content of what was erased and cannot take it back.
+    def delivered_to(self, erasures: Sequence[str]) -> list[FeedState]:
+        """Return the feeds that have delivered content of what was erased: those that take it back, and others.
 
         Args:
             erasures: ids of `gpt.erasure` events.
         """
-        return sinks.beyond_reach(self.store, self._states, erasures)
+        return sinks.delivered_to(self.store, self._states, erasures)
 
     def forget_erased(self) -> str | None:
         """Let erasures reach the projections and the feeds that there are.

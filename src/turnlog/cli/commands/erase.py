@@ -137,24 +137,24 @@ def erase(
         )
         if report.erasures:
             done.append(_ERASED)
-        beyond = _beyond_reach(log, report.erasures)
+        feeds = _delivered_to(log, report.erasures)
     with telling(f"{_ERASED}, but it could not be printed" if report.erasures else "nothing was erased"):
-        _write_report(report, common)
-    _tell_beyond(beyond)
+        _write_report(report, common, feeds)
+    _tell_beyond(feeds)
     return 0 if report.remains is None else EXIT_REMAINS
 
 
-def _beyond_reach(log: TurnLog, erasures: Sequence[str]) -> Sequence[FeedState]:
-    """Return the feeds that cannot take back what was erased; none where that is not known, which the report tells."""
+def _delivered_to(log: TurnLog, erasures: Sequence[str]) -> Sequence[FeedState]:
+    """Return the feeds that have delivered it; none where that is not known, which the report tells."""
     try:
-        return log.feeds.beyond_reach(erasures)
+        return log.feeds.delivered_to(erasures)
     except StoreError:
         return []
 
 
 def _tell_beyond(feeds: Sequence[FeedState]) -> None:
     """Say who has been sent what is erased, and is told so by the erasure's event."""
-    for feed in feeds:
+    for feed in (each for each in feeds if not each.takes_back):
         topics = feed.choice.topics
         told = "" if topics and ERASURE not in topics else ", and is sent the erasure as an event"
         named = "" if feed.name == f"{feed.kind}:{feed.destination}" else f" (feed {one_line(feed.name)!r})"
@@ -177,7 +177,7 @@ def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
     if not found.events:
         return
     if not common.json:
-        _write_report(found, common)
+        _write_report(found, common, ())
         sys.stdout.flush()
     _ask(f"erase {count(found.events, 'event')}")
 
@@ -226,11 +226,11 @@ def _files(common: Common) -> str:
     return "files of the store"
 
 
-def _write_report(report: ErasureReport, common: Common) -> None:
+def _write_report(report: ErasureReport, common: Common, feeds: Sequence[FeedState]) -> None:
     if common.json:
         write_json(report.to_record())
     else:
-        _write_lines(Screen.of_stdout(), report)
+        _write_lines(Screen.of_stdout(), report, feeds)
     for subject in () if common.json else report.alike:
         spelled = "" if subject.isascii() else f" ({subject!a})"
         note(f"there is a subject {one_line(repr(subject))}{spelled} that is spelled otherwise, and is not erased")
@@ -247,7 +247,7 @@ def _tell_at_work(report: ErasureReport) -> None:
         )
 
 
-def _write_lines(screen: Screen, report: ErasureReport) -> None:
+def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedState]) -> None:
     if not report.events and not report.keys:
         were = "was" if report.already == 1 else "were"
         why = f"{count(report.already, 'event')} {were} erased before" if report.already else "there is nothing of it"
@@ -283,6 +283,8 @@ def _write_lines(screen: Screen, report: ErasureReport) -> None:
     if report.key_missing:
         gone = "under a key that is not here: gone from every copy if it was destroyed, and nobody else has it"
         facts.append(("sealed", f"{count(report.key_missing, 'event')} {gone}"))
+    if report.remains is None:  # else that names those which were not reached
+        facts += [("feed", f"erased in {one_line(feed.destination)} too") for feed in feeds if feed.takes_back]
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
     if report.undecided:
@@ -315,7 +317,7 @@ def retain(
         is_erased = apply and report.erasure is not None
         if is_erased:
             done.append(_RETAINED)
-        beyond = _beyond_reach(log, report.erasure.erasures if report.erasure is not None else ())
+        feeds = _delivered_to(log, report.erasure.erasures if report.erasure is not None else ())
     remains = None if report.erasure is None else report.erasure.remains
     with telling(f"{_RETAINED}, but it could not be printed" if is_erased else "nothing was erased"):
         if common.json:
@@ -331,12 +333,12 @@ def retain(
             if report.erasure is None:
                 screen.line("nothing to erase")
             else:
-                _write_lines(screen, report.erasure)
+                _write_lines(screen, report.erasure, feeds)
         if report.erasure is not None:
             _tell_at_work(report.erasure)
         if remains is not None:
             note(remains)
-    _tell_beyond(beyond)
+    _tell_beyond(feeds)
     return 0 if remains is None else EXIT_REMAINS
 
 

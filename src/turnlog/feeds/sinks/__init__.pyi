@@ -6,7 +6,7 @@ from .moving import move
 from .otel import OpenTelemetry
 from .parquet import ParquetFiles
 from .states import FeedState, FeedStates
-from .taking_back import beyond_reach, take_back
+from .taking_back import delivered_to, take_back
 from .webhook import Webhook
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "Sink",
     "SinkRecord",
     "Webhook",
-    "beyond_reach",
+    "delivered_to",
     "move",
     "status_of",
     "take_back",

@@ -52,15 +52,15 @@ def take_back(store: Store, states: FeedStates) -> str | None:
     return f"what was erased may still be {', and '.join(left)}: `turnlog erase --finish`" if left else None
 
 
-def beyond_reach(store: Store, states: FeedStates, erasures: Sequence[str]) -> list[FeedState]:
-    """Return the feeds that have delivered content of what some erasures name, and cannot take it back.
+def delivered_to(store: Store, states: FeedStates, erasures: Sequence[str]) -> list[FeedState]:
+    """Return the feeds that have delivered content of what some erasures name, those that take it back too.
 
     Args:
         store: the log.
         states: its feeds.
         erasures: ids of `gpt.erasure` events.
     """
-    feeds = [state for state in states.all() if state.sent and not state.takes_back]
+    feeds = [state for state in states.all() if state.sent]
     if not feeds:
         return []
     first: int | None = None
