@@ -262,6 +262,7 @@ class Reader:
         made = {name: self._of_response(name) for name in ("tool_calls", "tool_results")}
         names = ("prompt_fragments", "system_fragments", "prompt_attachments")
         joined = {name: self.database.by(name, "response_id") for name in names}
+        copied = {each.row.get("id") for each in self.database.rows("threads")}
         for stored in self.database.rows(table):
             id = stored.row.get("id")
             if table == "responses" and id in self.turns:
@@ -273,6 +274,9 @@ class Reader:
                 continue
             told = stored.row.get("chat_id" if table == "logs" else "conversation_id")
             thread = f"{table}:{told or id}" if table == "logs" or told is None else told
+            if thread in copied and thread not in last:
+                what = "comes in twice: llm has copied it into its newer tables, where it went on with it"
+                self.builder.problem(stored.place, f"the conversation {name_in(thread)!r} {what}")
             response = _Response(
                 reader=self,
                 table=table,

@@ -393,6 +393,17 @@ def test_call_of_both_generations_is_there_once(tmp_path: Path) -> None:
     assert (found["thinking", "I look."], found["text", "x"], found["call", "look", "{}"]) == (1, 0, 1)
 
 
+def test_conversation_that_went_on_in_the_newer_tables_is_told(tmp_path: Path) -> None:
+    """Once: `llm` copies what was said before, and so it comes in twice."""
+    path = tmp_path / "logs.db"
+    [thread] = {row["id"] for table, row in MESSAGES if table == "threads"}
+    old = [("responses", {"id": f"old{n}", "prompt": "q", "response": "a", "conversation_id": thread}) for n in (1, 2)]
+    written(path, OLDER + NEWER, [*MESSAGES, *old])
+    report, _ = check_importing("llm", path)
+    told = f"the conversation {thread!r} comes in twice: llm has copied it into its newer tables"
+    assert sum(problem.what.startswith(told) for problem in report.problems) == 1
+
+
 @pytest.mark.parametrize("text", ["Loaves of today", "How many loaves", "Two loaves", "a list", "cG5n", "be kind"])
 def test_erased_thread_of_responses_is_gone(path: Path, tmp_path: Path, text: str) -> None:
     """With what its rows say again, its fragments and attachments."""
