@@ -167,7 +167,7 @@ class _Verification:
             self._tell(schema)
             self._engine_damage(self._engine())
         self._tell(damaged.values())
-        if self._since > self._after:
+        if self._since > max(self._after, 0):
             which = "it was cut or rolled back, or is another log"
             self._tell(
                 [f"the log ends before global position {self._since:,}, up to which payloads were read: {which}"]
