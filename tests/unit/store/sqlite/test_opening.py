@@ -313,7 +313,7 @@ def test_signature_of_what_is_only_read_stays(tmp_path: Path) -> None:
 # rights, after it has imported what it needs.
 
 _LOOK = """
-import json, os, sqlite3, sys
+import json, os, sqlite3, sys, tempfile
 from pathlib import Path
 from turnlog.errors import TurnlogError
 from turnlog.store.sqlite import opening
