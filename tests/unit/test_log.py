@@ -790,7 +790,7 @@ class TestErased:
             with pytest.raises(ErasedError) as caught:
                 log.payload(root.id)
             assert caught.value.event_id == root.id
-            again = log.add_turn("more", continues=root.id)
+            again = log.add_turn("more", continues=root.id, subject=False)
             assert [message.turn for message in log.context(again.id).messages] == [root.id, again.id]
 
     def test_id_of_an_erased_turn_is_taken(self, file_log: TurnLog, store_path: Path) -> None:

@@ -11,8 +11,9 @@ makes a rest of what was committed. Each checksum goes on from the one before, w
   leaves its commit frame, and nothing that follows from it.
 - The last transaction has nothing that follows from it. It is a finding where damage to a single 32-bit word explains
   the wrong checksum, and all from there to its commit frame follow from each other. Damage to more of it looks like one
-  of these crashes, as does a log that ends before it: only a signed checkpoint tells. The same holds for damage to its
-  commit frame if older bytes stand behind, since a kill between the header and the page of a frame leaves that.
+  of these crashes, or like a kill between the header and the page of a frame that was written over an older one, as
+  does a log that ends before it: only a signed checkpoint tells. The same holds for damage to its commit frame if older
+  bytes stand behind, since such a kill leaves that too.
 """
 
 from __future__ import annotations
@@ -221,8 +222,10 @@ def _behind(log: _Log, first: _Frame, due: _Sums, rest: Iterator[_Frame]) -> tup
             shown = shown or (before.commits and before.page != frame.page)
             shown = shown or (before is first and _one_word(log, due, first.sums))
         else:
-            # Of the first frame, only what it says of its checksum may be damaged.
-            shown = before is first and _sums(log, frame, due) == frame.sums
+            # Of the first frame, only what it says of its checksum may be damaged: one of its two words. Where both are
+            # others, a process was killed between the header and the page of a frame that it wrote over an older one.
+            is_word = due[0] == first.sums[0] or due[1] == first.sums[1]
+            shown = before is first and is_word and _sums(log, frame, due) == frame.sums
         commits += frame.ours and frame.commits
         if shown:
             lost, last = commits, frame.number

@@ -325,6 +325,25 @@ class TestCrashes:
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
+    def test_kill_between_the_header_and_the_page_of_a_frame_is_no_finding(self, tmp_path: Path) -> None:
+        """Of one that was written over a transaction whose process was killed before it was known to others."""
+        path = tmp_path / "log.db"
+        with closing(_connect(path)) as connection:
+            connection.execute("CREATE TABLE facts (number INTEGER PRIMARY KEY, content BLOB)")
+            connection.execute("PRAGMA wal_checkpoint(RESTART)")
+            connection.execute("INSERT INTO facts (content) VALUES (randomblob(30000))")
+            wal = _wal(path).read_bytes()
+        killed = tmp_path / "killed-wal"
+        found: list[int] = []
+        for words in (
+            b"\1\2\3\4\5\6\7\x08",
+            b"\1\2\3\4" + wal[HEADER + 20 : HEADER + 24],
+            wal[HEADER + 16 : HEADER + 24],
+        ):
+            killed.write_bytes(wal[: HEADER + 16] + words + wal[HEADER + 24 :])
+            found.append(len(dropped_commits(killed)))
+        assert found == [0, 1, 0]
+
     def test_rest_of_a_rolled_back_transaction_is_no_finding(self, tmp_path: Path) -> None:
         """What a transaction wrote before it was rolled back, and a shorter one wrote over, is no loss."""
         path = tmp_path / "log.db"
