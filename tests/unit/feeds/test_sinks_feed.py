@@ -732,16 +732,16 @@ def test_feeds_beyond_reach_are_named(filed: TurnLog) -> None:
         filed.feeds.feed(Shelf(), name=name, public=public).run()
     late = filed.add_turn("two")
     report = filed.erase(turn=late.id, reason="asked")
-    assert filed.feeds.beyond_reach(report.erasures) == []
+    assert filed.feeds.delivered_to(report.erasures) == []
     report = filed.erase(turn=early.id, reason="asked")
-    assert [feed.name for feed in filed.feeds.beyond_reach(report.erasures)] == ["full"]
+    assert [feed.name for feed in filed.feeds.delivered_to(report.erasures)] == ["full"]
     assert report.remains is None
 
 
 def beyond(log: TurnLog, turn: str) -> list[str]:
     """Erase a turn, and return the names of feeds that were sent it and cannot take it back."""
     report = log.erase(turn=turn, reason="asked")
-    return [feed.name for feed in log.feeds.beyond_reach(report.erasures)]
+    return [feed.name for feed in log.feeds.delivered_to(report.erasures)]
 
 
 def test_what_was_ever_sent_is_beyond_reach(filed: TurnLog, tmp_path: Path) -> None:
@@ -789,7 +789,7 @@ def test_batch_that_may_have_been_delivered_is_beyond_reach(filed: TurnLog) -> N
     with pytest.raises(KeyboardInterrupt):
         filed.feeds.feed(killed).run()
     report = filed.erase(turn=turn.id, reason="asked")
-    assert [feed.name for feed in filed.feeds.beyond_reach(report.erasures)] == ["shelf:here"]
+    assert [feed.name for feed in filed.feeds.delivered_to(report.erasures)] == ["shelf:here"]
 
 
 def test_feed_whose_sink_cannot_be_opened_can_be_run_again(filed: TurnLog, tmp_path: Path) -> None:

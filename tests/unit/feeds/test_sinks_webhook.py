@@ -187,7 +187,7 @@ def test_erasure_is_posted_as_an_event(filed: TurnLog, receiver: Receiver) -> No
     turn = filed.add_turn("one")
     filed.feeds.feed(Webhook(receiver.url), topics="gpt.turn").run()
     report = filed.erase(turn=turn.id, reason="asked")
-    assert [feed.kind for feed in filed.feeds.beyond_reach(report.erasures)] == ["webhook"]
+    assert [feed.kind for feed in filed.feeds.delivered_to(report.erasures)] == ["webhook"]
     filed.feeds.feed(Webhook(receiver.url), topics="gpt.turn").run()
     [event] = json.loads(receiver.received[-1].body)["data"]["events"]
     assert (event["topic"], event["citations"][0]["id"]) == ("gpt.erasure", turn.id)
