@@ -814,7 +814,9 @@ def test_other_open_log_sees_the_erasure_at_once(log: TurnLog, path: Path) -> No
         log.erase(turn=turn.id, reason="asked")
         assert other.context(turn.id).messages[0].erased
         # It had the turn in memory, with its bookmark and its subject.
-        after = other.add_turn("and on", continues=turn.id)
+        with pytest.raises(MetaError, match="is erased, and with it whose it was"):
+            other.add_turn("and on", continues=turn.id)
+        after = other.add_turn("and on", continues=turn.id, subject=False)
         assert (after.meta.head, after.meta.subject) == (None, None)
         assert other.verify().damage == ()
 
