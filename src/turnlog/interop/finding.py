@@ -91,7 +91,7 @@ def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
             continue
         inside = list(_inside(path, format, path))
         found = [inner for inner in inside if isinstance(inner, ToImport)]
-        files += sorted(found, key=_turn)
+        files += sorted(found, key=_place_in_order)
         passed_over += [inner for inner in inside if isinstance(inner, PassedOver)]
         if not found:
             what = "known format" if format is None else f"format {format!r}"
@@ -145,8 +145,8 @@ def _inside(folder: Path, format: str | None, root: Path) -> Iterator[ToImport |
             yield ToImport(path=path, format=found[0]) if is_of_one else PassedOver(path=path, why=_OF_NO_FORMAT)
 
 
-def _turn(file: ToImport) -> tuple[bool, int]:
-    """Return what says when a file has its turn: sub-agents continue turns of the sessions that started them."""
+def _place_in_order(file: ToImport) -> tuple[bool, int]:
+    """Return what files of a folder are sorted by: sub-agents continue turns of the sessions that started them."""
     try:
         written_ns = file.path.stat().st_mtime_ns
     except OSError:  # reading it will say why
