@@ -136,7 +136,7 @@ def _finder(pattern: str) -> Callable[[str], bool]:
         regex.error: it cannot be read.
     """
     try:
-        adapter = pydantic.TypeAdapter(Annotated[str, pydantic.Field(pattern=pattern)])
+        adapter: pydantic.TypeAdapter[str] = pydantic.TypeAdapter(Annotated[str, pydantic.Field(pattern=pattern)])
     except SchemaError:
         compiled = _regex.compile(pattern)
         return lambda text: compiled.search(text, timeout=_SEARCH_S_MAX, concurrent=True) is not None

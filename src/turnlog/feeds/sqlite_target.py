@@ -24,6 +24,7 @@ from turnlog.store import Store, parse_url
 from turnlog.store.files import FILE_MODE, NOT_WRITABLE
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
+from turnlog.store.sqlite.erasing import SCRUB_WAIT_S
 from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged, lacking
 from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
@@ -275,18 +276,23 @@ class SQLiteTarget(Target, Resting):
         return not os.access(self._path.parent, os.W_OK) and must_be_immutable(self._path)
 
     def scrub(self, projection: Projection) -> None:  # noqa: ARG002 - it is one file
-        """Write the file anew, and empty its write-ahead log.
+        """Write the file anew, and empty its write-ahead log. Others are waited for for a second, at each of the two.
 
         Raises:
-            StoreBusyError: somebody reads it.
+            StoreBusyError: somebody reads it, or writes.
             StoreFullError: the disk is full.
             StoreError: it cannot be done.
         """
         if self._is_in_memory:
             return
         with self._converted(), self._only() as connection:
-            connection.execute("VACUUM")
-            [(busy, *_)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            cursor = connection.cursor()
+            _wait_for_others(cursor, SCRUB_WAIT_S)
+            try:
+                cursor.execute("VACUUM")
+                [(busy, *_)] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                _wait_for_others(cursor, BUSY_TIMEOUT_S)
         if busy:
             raise StoreBusyError(f"{self._name} is read by somebody")
 

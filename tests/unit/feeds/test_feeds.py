@@ -291,8 +291,6 @@ def test_reader_of_the_index_keeps_traces_and_that_is_said(tmp_path: Path) -> No
         reader = sqlite3.connect(path.with_name(path.name + SUFFIX), isolation_level=None)
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM search_turns").fetchall()
-        with log.feeds.target.transaction() as db:
-            db.execute("PRAGMA busy_timeout = 50")
         report = log.erase(turn=turn.id, reason="asked")
         assert "--finish" in (report.remains or "")
         reader.close()

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TextIO
 
 import anyio
+from anyio import to_thread
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
@@ -158,9 +159,9 @@ async def _write(
 
 async def _end(process: Process, stdin: ByteSendStream, stdout: ByteReceiveStream) -> None:
     started, own = Descendants(process.pid), anyio.CapacityLimiter(1)  # not a turn among all threads of the program
-    await anyio.to_thread.run_sync(started.look, limiter=own)
+    await to_thread.run_sync(started.look, limiter=own)
     await _close(stdin)
-    await anyio.to_thread.run_sync(started.end, hurry().grace_s(_GRACE_S, times=2), limiter=own)
+    await to_thread.run_sync(started.end, hurry().grace_s(_GRACE_S, times=2), limiter=own)
     await _has_ended(process)  # it has, and this process notices it
     await _close(stdout)  # a daemon that it has started may hold the other end
     # asyncio holds its end until then too, and has no public name for it.

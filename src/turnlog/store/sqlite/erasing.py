@@ -29,6 +29,9 @@ from turnlog.store.values import Placement
 IN_MEMORY_BYTES_MAX = 64 * 1024 * 1024
 """A larger database is written anew by way of a temporary file, which has no name and none of what was erased."""
 
+SCRUB_WAIT_S = 1.0
+"""How long to wait for others, in seconds, where it can be done later as well."""
+
 _PAUSE_S = 0.005
 
 _MAKE = f"CREATE TABLE {SCRUBS} (erased_to INTEGER NOT NULL, is_rewritten INTEGER NOT NULL)"

@@ -23,6 +23,7 @@ from turnlog.store.sqlite import handles
 from turnlog.store.sqlite.appending import Appender, OnBusy
 from turnlog.store.sqlite.connections import Connections
 from turnlog.store.sqlite.erasing import (
+    SCRUB_WAIT_S,
     note_nothing,
     note_pending,
     pending,
@@ -60,9 +61,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-
-SCRUB_WAIT_S = 1.0
-"""How long opening a store waits for others in order to finish what an erasure has left."""
 
 PAYLOAD_FOLDER_SUFFIX = "-payloads"
 """What the name of the payload folder adds to that of the store's file."""
