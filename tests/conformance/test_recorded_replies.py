@@ -20,7 +20,7 @@ from turnlog.providers import Provider, get
 from turnlog.providers.registry import adapter_class
 from turnlog.providers.wire import EventBytes, events_in
 
-CUTS = 20
+CUTS = 10
 """Of a long stream so many cuts are tried at its beginning, and as many in the rest; with `TURNLOG_SOAK=1` all."""
 WIRES = ("anthropic", "cerebras", "cohere", "gemini", "openai_chat", "openai_responses")
 NOT_RECORDED = ("bedrock",)

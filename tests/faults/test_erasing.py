@@ -14,12 +14,16 @@ from typing import Any
 
 import pytest
 from tests.sealed_log import seals_in
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 from turnlog.audit import seals as seals_module
 from turnlog.store.incoming import Incoming
 from turnlog.store.sqlite.connections import Connection, Connections
 from turnlog.testing.faults import ProcessFailedError, run_process, run_processes
+
+EACH = 1 if SOAK else 3
+"""A process is killed at each so many steps, the first among them."""
 
 SECRETS = ("a secret of a few words", "another secret that is longer " * 200, "a secret in a file " * 6000)
 MARKS = (b"secret of a few", b"another secret", b"in a file ")
@@ -103,11 +107,11 @@ def _check(url: str, folder: Path, head: str) -> bool:
     return turns[0]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800 if SOAK else 300)
 def test_process_killed_at_any_step_leaves_nothing_or_all_of_it_erased(tmp_path: Path) -> None:
     """Before each statement and around each change of a file; whoever opens the store next goes on with it."""
     outcomes: list[bool] = []
-    for die_at in range(1, 500):
+    for die_at in range(1, 500, EACH):
         folder = tmp_path / str(die_at)
         folder.mkdir()
         url = f"sqlite:///{folder}/log.db"
@@ -120,7 +124,7 @@ def test_process_killed_at_any_step_leaves_nothing_or_all_of_it_erased(tmp_path:
             failure = str(error)
         assert "-9" in failure
         outcomes.append(_check(url, folder, head))
-    assert len(outcomes) > 20
+    assert len(outcomes) > 20 // EACH
     assert outcomes == sorted(outcomes), "once it is erased it stays so"
     assert {True, False} == set(outcomes)
 
@@ -164,14 +168,14 @@ def _erase_sealed_and_die(folder: Path, die_at: int) -> int:
     return steps
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800 if SOAK else 300)
 @pytest.mark.parametrize("subject", [None, "Ada"])
 def test_process_killed_while_it_erases_a_sealed_subject_leaves_what_can_be_finished(
     tmp_path: Path, subject: str | None
 ) -> None:
     """The key goes first. To ask again erases in the store what that was not come to, by its tags."""
     outcomes: list[tuple[bool, bool]] = []
-    for die_at in range(1, 500):
+    for die_at in range(1, 500, EACH):
         folder = tmp_path / str(die_at)
         folder.mkdir()
         head, kept = _fill_sealed(folder, subject)
@@ -204,7 +208,7 @@ def test_process_killed_while_it_erases_a_sealed_subject_leaves_what_can_be_fini
                 log.import_turnlog(file)
             assert all(turn.closed for turn in log.ancestry(head))
             assert log.verify().damage == ()
-    assert len(outcomes) > 20
+    assert len(outcomes) > 20 // EACH
     assert outcomes == sorted(outcomes), "once the key is gone it stays so, and what it sealed is erased after it"
     assert set(outcomes) == {(False, False), (False, True), (True, True)}
 
@@ -216,11 +220,11 @@ def _erase_later(url: str, head: str, delay_s: float) -> None:
     threading.Event().wait()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800 if SOAK else 300)
 def test_process_killed_at_any_moment_leaves_nothing_or_all_of_it_erased(tmp_path: Path) -> None:
     """Also in the middle of a statement, such as the one that writes the database anew."""
     source = random.Random(1)
-    for number in range(20):
+    for number in range(20 // EACH):
         folder = tmp_path / str(number)
         folder.mkdir()
         url = f"sqlite:///{folder}/log.db"
@@ -251,7 +255,7 @@ def _read(url: str, head: str, count: int) -> int:
     return seen
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800 if SOAK else 300)
 def test_others_append_and_read_while_one_erases(tmp_path: Path) -> None:
     """No append is lost, no reader fails, and what was erased is gone at the end."""
     url = f"sqlite:///{tmp_path}/store/log.db"

@@ -111,7 +111,7 @@ def test_erasure_whose_connection_is_lost_says_what_came_of_it(
     with TurnLog.open(proxy.url, seals=seals) as log, TurnLog.open(postgres_url, seals=seals) as other:
         log.seal(subject="somebody")
         while True:
-            number += 1 if SOAK else 5
+            number += 1 if SOAK else 11
             turn = log.add_turn(f"number {number}", subject="somebody")
             proxy.arm(cut, number)
             error: StoreError | None = None

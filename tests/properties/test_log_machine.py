@@ -448,7 +448,9 @@ def machine_database(postgres_url: str) -> None:
 TestMemoryLogMachine = LogMachine.TestCase
 TestSQLiteLogMachine = SQLiteLogMachine.TestCase
 TestPostgresLogMachine = PostgresLogMachine.TestCase
-TestMemoryLogMachine.settings = TestSQLiteLogMachine.settings = settings(stateful_step_count=30)
+TestMemoryLogMachine.settings = TestSQLiteLogMachine.settings = settings(
+    stateful_step_count=30, max_examples=settings().max_examples // 2
+)
 # Each example makes two logs, which takes as long as many appends.
 TestPostgresLogMachine.settings = settings(stateful_step_count=30, max_examples=max(8, settings().max_examples // 25))
 _timeout = pytest.mark.timeout(7200 if SOAK else 600)
