@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from tests.cli.command import TIMEOUT_S, Command, Outcome
 from tests.forging import exported
+from tests.soak import SOAK
 
 from turnlog import TurnLog
 
-ROUNDS = 20
+ROUNDS = 20 if SOAK else 8
 _STARTED = """\
 import os, sys
 from turnlog_command import main
