@@ -6,7 +6,6 @@ so that two of them, in whatever processes, do the work of one.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -34,6 +33,7 @@ from turnlog.feeds.projection import Projection, Skip, State, Status, check_proj
 from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
 from turnlog.feeds.stopping import Stopping
 from turnlog.feeds.targets import Target
+from turnlog.model.plain import check_done
 from turnlog.record.fields import check_type
 from turnlog.record.lookup import erased_by
 from turnlog.store import Store
@@ -453,9 +453,9 @@ class Runner:
         has_forgotten = recorded.header.topic == ERASURE and given.forgets
         try:
             if recorded.header.id not in skipped and given.wants(event):
-                _check_done(given, "fold", given.fold(db, event))
+                check_done(given.fold(db, event), "fold", f"projection {given.name!r}")
             if has_forgotten:
-                _check_done(given, "forget", given.forget(db, self._erased_by(recorded)))
+                check_done(given.forget(db, self._erased_by(recorded)), "forget", f"projection {given.name!r}")
         except Exception as error:
             # A full disk, for one, ends a transaction, and is no fault of the projection.
             if not target.is_transient(error):
@@ -514,18 +514,6 @@ def _check_open(target: Target, db: Any, given: Projection, recorded: Recorded) 
         raise SchemaError(
             f"projection {given.name!r} has ended the runner's transaction at event {recorded.header.id!r}: "
             "what it has folded may be there twice, or not at all; mend it, and build it anew"
-        )
-
-
-def _check_done(given: Projection, method: str, returned: object) -> None:
-    """Refuse what a projection has returned if it does nothing before somebody awaits it or goes through it."""
-    if inspect.iscoroutine(returned):
-        returned.close()
-    if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        raise MetaError(
-            f"{method} of projection {given.name!r} returned {type(returned).__name__!r}, which nobody awaits or goes "
-            "through: let it return when all is done",
-            field=method,
         )
 
 

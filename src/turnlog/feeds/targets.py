@@ -9,6 +9,7 @@ from typing import Any
 
 from turnlog.errors import SchemaError
 from turnlog.feeds.projection import Projection, Skip, State
+from turnlog.model.plain import check_plain_methods
 from turnlog.store import Store
 
 BUSY_TIMEOUT_S = 60.0
@@ -18,7 +19,8 @@ class Target(ABC):
     """A database for projections. Safe to use from many threads, one transaction each.
 
     To write one for another database, keep these promises: what is done in a transaction becomes visible together or
-    not at all; transactions that load the same projection are serial; what was committed stays.
+    not at all; transactions that load the same projection are serial; what was committed stays. Defining a subclass
+    raises `MetaError` where one of the methods is an `async def`: nobody would await it.
 
     Attributes:
         place: where it is, for people.
@@ -27,6 +29,11 @@ class Target(ABC):
 
     place: str
     can_be_ahead: bool = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Check that what a target does is done when it returns."""
+        super().__init_subclass__(**options)
+        check_plain_methods(cls, Target, f"target {cls.__name__!r}")
 
     def check_apart(self, store: Store) -> None:  # noqa: B027 - most are another database anyway
         """Raise where it is in the database of a log.

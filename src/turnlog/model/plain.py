@@ -35,7 +35,37 @@ def check_plain(function: object, field: str, owner: str) -> None:
     """
     if is_async(function):
         raise MetaError(
-            f"{field} of {owner}: expected a plain function, got an async one, which nobody would await", field=field
+            f"{field} of {owner}: expected a plain function, got an async one, which nobody would await: let it return "
+            "when all is done",
+            field=field,
+        )
+
+
+def check_plain_methods(given: type, base: type, owner: str) -> None:
+    """Check that what a class of somebody's has for the methods of its base does what it does when it is called.
+
+    Raises:
+        MetaError: one of them gives something to be awaited.
+    """
+    for field, member in vars(base).items():
+        if inspect.isfunction(member) or isinstance(member, property):
+            own = getattr(given, field)
+            check_plain(own.fget if isinstance(own, property) else own, field, owner)
+
+
+def check_done(returned: object, field: str, owner: str) -> None:
+    """Check that a function of somebody's has returned nothing that does its work only when that is awaited.
+
+    Raises:
+        MetaError: it is to be awaited, or gone through.
+    """
+    if inspect.iscoroutine(returned):
+        returned.close()
+    if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
+        raise MetaError(
+            f"{field} of {owner} returned {type(returned).__name__!r}, which nobody awaits or goes through: let it "
+            "return when all is done",
+            field=field,
         )
 
 

@@ -111,6 +111,13 @@ def test_projection_of_an_async_function_is_refused(method: str) -> None:
         type("Late", (Words,), {method: later})
 
 
+def test_target_with_an_async_method_is_refused() -> None:
+    """Where it is made: nobody would await what it gives."""
+    said = "save of target 'Late': expected a plain function, got an async one, which nobody would await"
+    with pytest.raises(MetaError, match=said):
+        type("Late", (SQLiteTarget,), {"save": _later})
+
+
 def test_async_functions_are_refused_by_the_decorator() -> None:
     """Whichever of them, and what is called as one."""
 
@@ -131,7 +138,7 @@ def test_async_functions_are_refused_by_the_decorator() -> None:
             """Do all."""
 
 
-async def _later() -> None:
+async def _later(*_: object) -> None:
     """Do nothing yet."""
 
 

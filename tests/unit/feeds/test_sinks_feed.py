@@ -100,6 +100,39 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 # -------------------------------------------------------------------------------------------------------- what is given
 
 
+async def _later(*_: object) -> None:
+    """Do nothing yet."""
+
+
+@pytest.mark.parametrize(
+    "method", ["is_at", "open", "deliver", "is_emptied", "lost_from", "forget", "close", "failed", "destination"]
+)
+def test_sink_with_an_async_method_is_refused(method: str) -> None:
+    """Where it is made: nobody would await what it gives."""
+    said = f"{method} of sink 'Late': expected a plain function, got an async one, which nobody would await: let it "
+    with pytest.raises(MetaError, match=said):
+        type("Late", (Shelf,), {method: property(_later) if method == "destination" else _later})
+
+
+@pytest.mark.parametrize("method", ["open", "is_emptied", "forget", "deliver"])
+def test_sink_that_has_done_nothing_yet_ends_its_feed(filed: TurnLog, method: str) -> None:
+    """It has returned what is to be awaited: nothing of it counts as delivered, or as taken back."""
+    turn = filed.add_turn("one")
+    members = {"takes_back": True, "forget": lambda *_: None}
+    filed.feeds.feed(type("Done", (Shelf,), members)(), name="it").run()
+    filed.erase(turn=turn.id, reason="asked")
+    late = type("Late", (Shelf,), members | {method: lambda *_: _later()})()
+    said = f"{method} of sink 'Late' returned 'coroutine', which nobody awaits or goes through: let it return when"
+    with pytest.raises(MetaError, match=said):
+        filed.feeds.feed(late, name="it").run()
+    [status] = filed.feeds.all()
+    assert (status.position, status.delivered, (status.error or "").partition(" returned")[0]) == (
+        2,
+        2,
+        f"{method} of sink 'Late'",
+    )
+
+
 def test_sink_that_wants_no_content_is_given_none(filed: TurnLog) -> None:
     """All else is as it is for others."""
 

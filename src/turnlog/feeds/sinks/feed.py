@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,7 @@ from turnlog.feeds.sinks.interface import INT64_MAX, Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FORGOTTEN, FeedState, FeedStates
 from turnlog.feeds.stopping import Stopping
+from turnlog.model.plain import check_done
 from turnlog.store import Store
 from turnlog.store.waiting import Latch
 
@@ -45,6 +46,8 @@ WAIT_S_MAX = 60.0
 """How long is waited between two attempts at most, whatever the destination asks for."""
 
 _ERROR_CHARACTERS_MAX = 500
+
+T = TypeVar("T")
 
 OnRetry = Callable[[TurnlogError, float], None]
 """Called with what failed and will be tried again, and in how many seconds."""
@@ -257,7 +260,7 @@ class Feed:
                         reader.check(state)
                     if delivers:
                         check_alone(self._states, self.name, self._sink)
-                    place = self._sink.open(self._store)
+                    place = self._done("open", self._sink.open(self._store))
                     if delivers:
                         # From here on no other one can open it: one that had begun before is kept by now.
                         check_alone(self._states, self.name, self._sink)
@@ -267,7 +270,7 @@ class Feed:
                         running.lost(first)
                     yield running
                 finally:
-                    self._sink.close()
+                    self._done("close", self._sink.close())
             except StoreClosedError:
                 raise
             except StoreCutError as error:
@@ -383,7 +386,7 @@ class Feed:
                 running.save(pending=batch.last)
             elif not running.is_kept:
                 running.save()
-            self._sink.deliver(batch)
+            self._done("deliver", self._sink.deliver(batch))
         has_content = bool(batch.records) and not state.choice.public
         running.save(
             log=batch.log,
@@ -408,13 +411,18 @@ class Feed:
             return
         running.forget_error()
         if self._sink.takes_back:
-            if self._sink.is_emptied() and running.reader.is_erased(state, due):
+            if self._done("is_emptied", self._sink.is_emptied()) and running.reader.is_erased(state, due):
                 return  # its files may come back
             # What tells its place may have more, where files were put in another order.
             before = INT64_MAX if self._sink.knows_place else max(state.position, state.sent)
             for records in running.reader.erased(due.after, before):
-                self._sink.forget(records)
+                self._done("forget", self._sink.forget(records))
         running.note(erased_to=due.last, erased_id=due.last_id)
+
+    def _done(self, method: str, returned: T) -> T:
+        """Return what a method of the sink has returned, which is nothing that somebody has to await."""
+        check_done(returned, method, f"sink {type(self._sink).__name__!r}")
+        return returned
 
     def _wait(self, running: _Running) -> None:
         """Wait until the log goes on, and then, where the sink wants that, for a batch to fill."""

@@ -28,6 +28,7 @@ from turnlog.errors import SinkError
 from turnlog.events import Recorded
 from turnlog.model.long_strings import json_pieces
 from turnlog.model.pieces import PIECE
+from turnlog.model.plain import check_plain_methods
 from turnlog.store import Store
 
 SCHEMA = 1
@@ -165,6 +166,9 @@ class Batch(Struct, frozen=True, kw_only=True):
 class Sink(ABC):
     """Where a feed delivers events. Use it from one thread, in one feed.
 
+    Defining a subclass raises `MetaError` where one of the methods is an `async def`: nobody would await it. A method
+    that returns what is to be awaited ends the feed with that error.
+
     Attributes:
         kind: what kind of sink it is, one word.
         takes_back: whether it can take back what it delivered of events that are erased.
@@ -189,6 +193,11 @@ class Sink(ABC):
     batch_bytes: int = 8 * 1024 * 1024
     linger_s: float = 0.0
     topics: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Check that what a sink does is done when it returns."""
+        super().__init_subclass__(**options)
+        check_plain_methods(cls, Sink, f"sink {cls.__name__!r}")
 
     @property
     @abstractmethod
