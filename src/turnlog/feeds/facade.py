@@ -395,7 +395,7 @@ class Feeds:
         except (StoreError, sqlite3.Error) as error:
             return f"what was erased may still be in {name} ({error}): `turnlog erase --finish`"
         for status in statuses:
-            if status.error is not None:
+            if status.error is not None and (status.paused_at is None or status.has_traces):
                 return (
                     f"what was erased may still be in {name}: projection {status.name!r} is paused, "
                     f"`turnlog projections rebuild {status.name}`"

@@ -488,12 +488,13 @@ class PostgresTarget(Target):
         """
         with self.transaction() as db:
             tables = [name for kind, name in self._objects(db, projection.name) if kind == "TABLE"]
+        # What is kept of errors has been erased from, too.
+        tables += _OWN
         with self.converted():
             connection = self.connect()
             try:
                 _wait_for_locks(connection, SCRUB_TIMEOUT_S)
-                if tables:
-                    wait_for_readers(connection)
+                wait_for_readers(connection)
                 for table in tables:
                     statement = sql.SQL("VACUUM (FULL) {}.{}")
                     connection.execute(statement.format(sql.Identifier(self.schema), _verbatim(table)))

@@ -178,6 +178,9 @@ class State(Struct, frozen=True, kw_only=True):
         paused_version: the version that cannot fold it, which need not be the one that the tables are of.
         error: what was raised there, one line.
         has_traces: whether rows that were taken away because of an erasure may still be found in the target's files.
+        erased_to: the global position of the last erasure that has reached what is kept of errors, and the tables of
+            one that is paused.
+        erased_id: the id of the event there; None where it is not known.
     """
 
     name: str
@@ -191,6 +194,8 @@ class State(Struct, frozen=True, kw_only=True):
     paused_version: int | None = None
     error: str | None = None
     has_traces: bool = False
+    erased_to: int = 0
+    erased_id: str | None = None
 
 
 class Skip(Struct, frozen=True, kw_only=True):
@@ -226,7 +231,8 @@ class Status(Struct, frozen=True, kw_only=True):
         paused_event: the id of that event.
         error: why it does not go on, one line; None if it does.
         is_outdated: whether there is a newer version of it to be built.
-        has_traces: whether what it forgot because of an erasure may still be found in its files.
+        has_traces: whether what it forgot because of an erasure may still be found in its files, or, of one that is
+            paused, what it has not forgotten yet.
         skipped: events that it passes over.
     """
 

@@ -28,14 +28,14 @@ from turnlog.errors import (
     StoreReadOnlyError,
 )
 from turnlog.events import ERASURE, Recorded
-from turnlog.feeds.log_events import LogEvent, log_event
+from turnlog.feeds.forgetting import begun, erased_events, forget_errors, forget_paused
+from turnlog.feeds.log_events import log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
 from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
 from turnlog.feeds.stopping import Stopping
-from turnlog.feeds.targets import Target
+from turnlog.feeds.targets import Target, check_open
 from turnlog.model.plain import check_done
 from turnlog.record.fields import check_type
-from turnlog.record.lookup import erased_by
 from turnlog.store import Store
 from turnlog.store.pages import Page, check_dense, read_page
 from turnlog.store.reading import read_again
@@ -96,8 +96,10 @@ class Runner:
     def run(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[Status]:
         """Fold all that the log has, and return how it went. New and changed projections are built beside first.
 
-        A projection that cannot fold an event pauses there; the others go on. One whose tables cannot be made, or that
-        does not fit the log, is raised once the others are up to date.
+        A projection that cannot fold an event pauses there; the others go on. Erasures reach what it has folded, and
+        the texts of errors, also while it is paused; at an event that is erased by now it goes on.
+
+        One whose tables cannot be made, or that does not fit the log, is raised once the others are up to date.
 
         Args:
             names: which projections; by default all.
@@ -252,11 +254,17 @@ class Runner:
                     f"the tables of projection {given.name!r} are of version {state.version}, and this is version "
                     f"{given.version}: use the newer one"
                 )
-            if state is not None and state.paused_at is not None:
-                if is_held(state, given):
-                    return
+            if state is not None and not self._target.is_read_only:
+                state = forget_errors(self._store, self._target, db, given, state)
+            holds = state is not None and state.paused_at is not None and is_held(state, given)
+            if state is not None and state.paused_at is not None and not holds:
                 state = going_on(state)
                 self._target.save(db, given, state)
+        if holds:
+            if not self._target.is_read_only:
+                forget_paused(self._store, self._target, given)
+                self._scrub(given)
+            return
         if state is None or state.version < given.version:
             self._build(given, state, progress)
         self._catch_up(self._target, given, progress)
@@ -271,6 +279,13 @@ class Runner:
             raise self._read_only(given, "is not built" if before is None else "is of an earlier version")
         with self._store.read() as transaction:
             genesis = transaction.genesis()
+        log = None if genesis is None else genesis.header.id
+        beginning = State(name=given.name, version=given.version, log=log)
+        if before is None:
+            beginning = begun(self._store, beginning)
+        else:  # the skips are those of before
+            kept = {name: getattr(before, name) for name in ("erased_to", "erased_id", "has_traces")}
+            beginning = msgspec.structs.replace(beginning, **kept)
         with self._target.transaction() as db:
             skips = self._target.skips(db, given.name)
         built = self._target.beside(given)
@@ -281,8 +296,7 @@ class Runner:
                     raise SchemaError(f"projection {given.name!r} cannot be made: its schema ends the transaction")
                 for skip in skips:
                     built.skip(db, skip)
-                log = None if genesis is None else genesis.header.id
-                built.save(db, given, State(name=given.name, version=given.version, log=log))
+                built.save(db, given, beginning)
             self._catch_up(built, given, progress)
             with built.transaction() as db:
                 state = built.load(db, given.name)
@@ -455,19 +469,16 @@ class Runner:
             if recorded.header.id not in skipped and given.wants(event):
                 check_done(given.fold(db, event), "fold", f"projection {given.name!r}")
             if has_forgotten:
-                check_done(given.forget(db, self._erased_by(recorded)), "forget", f"projection {given.name!r}")
+                check_done(
+                    given.forget(db, erased_events(self._store, recorded)), "forget", f"projection {given.name!r}"
+                )
         except Exception as error:
             # A full disk, for one, ends a transaction, and is no fault of the projection.
             if not target.is_transient(error):
-                _check_open(target, db, given, recorded)
+                check_open(target, db, given, recorded)
             raise
-        _check_open(target, db, given, recorded)
+        check_open(target, db, given, recorded)
         return has_forgotten
-
-    def _erased_by(self, erasure: Recorded) -> list[LogEvent]:
-        with self._store.read() as transaction:
-            found = list(erased_by(transaction, erasure))
-        return [log_event(event, self._store) for event in found]
 
     def _pause(
         self,
@@ -506,15 +517,6 @@ class Runner:
         """Tell whether a projection is where it was when what is to be folded was read."""
         now = target.load(db, given.name)
         return now is not None and (now.version, now.position, now.paused_at) == (state.version, state.position, None)
-
-
-def _check_open(target: Target, db: Any, given: Projection, recorded: Recorded) -> None:
-    """Refuse to go on where a projection has ended the transaction in which it folds an event."""
-    if not target.is_open(db):
-        raise SchemaError(
-            f"projection {given.name!r} has ended the runner's transaction at event {recorded.header.id!r}: "
-            "what it has folded may be there twice, or not at all; mend it, and build it anew"
-        )
 
 
 def _store_of(given: Store | HasStore) -> Store:

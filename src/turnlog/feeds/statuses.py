@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from turnlog.errors import StoreCutError
+from turnlog.feeds.erasures import erasures_due
 from turnlog.feeds.projection import Projection, Skip, State, Status
 from turnlog.store import ReadTransaction
 from turnlog.store.pages import check_seen
@@ -42,6 +43,8 @@ def status_of(
         check_log(transaction, given, state)
     except StoreCutError as error:
         return msgspec.structs.replace(status, paused_at=None, paused_event=None, error=str(error))
+    if state.paused_at is not None and erasures_due(transaction, state) is not None:
+        return msgspec.structs.replace(status, has_traces=True)
     return status
 
 

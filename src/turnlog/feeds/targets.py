@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from turnlog.errors import SchemaError
+from turnlog.events import Recorded
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.model.plain import check_plain_methods
 from turnlog.store import Store
@@ -136,6 +137,19 @@ class Target(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release everything."""
+
+
+def check_open(target: Target, db: Any, given: Projection, recorded: Recorded) -> None:
+    """Refuse to go on where a projection has ended the transaction in which it is given an event.
+
+    Raises:
+        SchemaError: it has.
+    """
+    if not target.is_open(db):
+        raise SchemaError(
+            f"projection {given.name!r} has ended the runner's transaction at event {recorded.header.id!r}: "
+            "what it has folded may be there twice, or not at all; mend it, and build it anew"
+        )
 
 
 def not_made(projection: Projection, statement: str, why: str) -> SchemaError:

@@ -8,7 +8,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
@@ -29,6 +29,7 @@ from turnlog.errors import (
     StoreError,
     StoreFullError,
 )
+from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.postgres_target import PostgresTarget
 from turnlog.feeds.projection import Projection, Status, projection
@@ -874,6 +875,102 @@ def killed(built: AnyTarget) -> None:
         built._guard.close()
     elif built._release is not None:
         built._release()
+
+
+def bytes_of(target: AnyTarget, tmp_path: Path) -> bytes:
+    """Return all that is in the files of a target; on PostgreSQL in those of what is kept of projections."""
+    if isinstance(target, SQLiteTarget):
+        return b"".join(path.read_bytes() for path in tmp_path.glob("made/*"))
+    with closing(target.connect()) as connection:
+        connection.execute("CHECKPOINT")
+        return b"".join(
+            connection.execute("SELECT pg_read_binary_file(pg_relation_filepath(%s))", (table,)).fetchall()[0][0]
+            for table in ("turnlog_projections", "turnlog_skipped", "words")
+        )
+
+
+@pytest.mark.parametrize("is_skipped", [False, True])
+def test_error_that_repeats_what_was_erased_is_not_kept(
+    log: TurnLog, target: AnyTarget, tmp_path: Path, is_skipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a pause nor of what is passed over, with the next run behind the erasure; nor are its traces."""
+    monkeypatch.setattr(Words, "poison", {"secret"})
+    first, bad, last = (log.add_turn(text) for text in ("one", "my secret name", "one two three"))
+    one = runner(log, target)
+    assert "my secret name" in (one.run()[0].error or "")
+    if is_skipped:
+        assert "my secret name" in (one.skip("acme.words", "known").error or "")
+        one.run()
+    log.erase(turn=bad.id, reason="asked")
+    [status] = one.run()
+    assert (status.position, status.lag, status.error, status.paused_at, status.has_traces) == (5, 0, None, None, False)
+    assert [skip.error for skip in status.skipped] == [FORGOTTEN] * is_skipped
+    assert rows(target) == [(first.id, 1), (last.id, 3)]
+    assert b"secret" not in bytes_of(target, tmp_path)
+    assert one.rebuild("acme.words").skipped == status.skipped
+
+
+def test_error_of_a_pause_is_kept_until_something_is_erased(
+    log: TurnLog, target: AnyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of one that is built, or paused anew, behind old erasures."""
+    monkeypatch.setattr(Words, "poison", {"poison"})
+    log.erase(turn=log.add_turn("zero").id, reason="asked")
+    one, _ = log.add_turn("one"), log.add_turn("poison")
+    for _ in range(2):
+        assert "poison" in (runner(log, target).run()[0].error or "")
+    log.erase(turn=one.id, reason="asked")
+    assert runner(log, target).run()[0].error == FORGOTTEN
+    runner(log, target).retry("acme.words")
+    for _ in range(2):
+        assert "poison" in (runner(log, target).run()[0].error or "")
+
+
+def test_erasure_reaches_a_projection_that_is_paused(
+    log: TurnLog, target: AnyTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In what it has folded, with the next run; until then it has traces. Mended, it is as if it had not paused."""
+    monkeypatch.setattr(Words, "poison", {"poison"})
+    secret, one, poison, later = (log.add_turn(text) for text in ("a secret", "one", "poison", "and later"))
+    paused = runner(log, target)
+    paused.run()
+    for turn in (secret, later):
+        log.erase(turn=turn.id, reason="asked")
+    assert paused.status()[0].has_traces
+    [status] = paused.run()
+    assert (status.paused_event, status.position, status.has_traces) == (poison.id, 3, False)
+    assert rows(target) == [(one.id, 1)]
+    assert secret.id.encode() not in bytes_of(target, tmp_path)
+    assert not log.feeds.runner([Words()], target).run()[0].has_traces
+    monkeypatch.setattr(Words, "poison", set())
+    paused.retry("acme.words")
+    assert (paused.run()[0].lag, rows(target)) == (0, [(one.id, 1), (poison.id, 1)])
+
+
+def test_projection_that_cannot_forget_while_it_is_paused_has_traces(
+    log: TurnLog, target: AnyTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays as it is, and is tried again; so is one whose tables are of another version than what would forget."""
+    monkeypatch.setattr(Words, "poison", {"poison"})
+    one, _ = log.add_turn("one"), log.add_turn("poison")
+    runner(log, target).run()
+    log.erase(turn=one.id, reason="asked")
+
+    class Stuck(Words):
+        def forget(self, db: AnyCursor, events: Sequence[LogEvent]) -> None:
+            run(db, "DELETE FROM words")
+            run(db, "DELETE FROM nowhere")
+
+    class Newer(Words):
+        version = 2
+
+    for given in (Stuck(), Newer(), Newer()):
+        [status] = runner(log, target, given).run()
+        assert (status.version, status.paused_at, status.has_traces) == (1, 3, True)
+        assert rows(target) == [(one.id, 1)]
+    runner(log, target).run()  # the older one goes on
+    [status] = runner(log, target).run()
+    assert (status.paused_at, status.has_traces, rows(target)) == (3, False, [])
 
 
 def test_traces_that_a_reader_holds_are_removed_later(log: TurnLog, tmp_path: Path) -> None:

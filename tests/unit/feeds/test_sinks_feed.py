@@ -21,9 +21,9 @@ from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
+from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks import Batch, Choice, FeedStates, JSONLines, Place, Sink, SinkRecord
 from turnlog.feeds.sinks.feed import ATTEMPTS, Feed, _Running  # pyright: ignore[reportPrivateUsage]
-from turnlog.feeds.sinks.states import FORGOTTEN
 from turnlog.ids import new_id
 from turnlog.projections import synchronous
 from turnlog.sources import Sources

@@ -30,10 +30,11 @@ from turnlog.errors import (
     TurnlogError,
 )
 from turnlog.events.times import time_of
+from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks.beginning import check_alone, check_choice
 from turnlog.feeds.sinks.interface import INT64_MAX, Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
-from turnlog.feeds.sinks.states import FORGOTTEN, FeedState, FeedStates
+from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.feeds.stopping import Stopping
 from turnlog.model.plain import check_done
 from turnlog.store import Store

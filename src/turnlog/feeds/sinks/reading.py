@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
-from msgspec import Struct
 
 from turnlog.errors import CorruptionError, StoreCutError
 from turnlog.events import ERASURE, Recorded
+from turnlog.feeds.erasures import ERASURES_AT_ONCE, Due, erasures_due
 from turnlog.feeds.records import content_record, event_record
 from turnlog.feeds.sinks.interface import Batch, Choice, SinkRecord, record_key
 from turnlog.feeds.sinks.states import FeedState
@@ -17,38 +17,8 @@ from turnlog.record.lookup import erased_by
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import check_dense, check_seen
 
-ERASURES_AT_ONCE = 50
-"""How many erasures are read at once, each of which may name a thousand events."""
-
 ERASED_AT_ONCE = 10_000
 """How many erased events are handed out at once, about: for each time a sink may look through all that it has."""
-
-
-class Due(Struct, frozen=True, kw_only=True):
-    """Erasures that are to be carried out where a feed has delivered to.
-
-    Attributes:
-        after: the global position above which they are.
-        last: the global position of the last one.
-        last_id: its id.
-    """
-
-    after: int
-    last: int
-    last_id: str
-
-
-def erasures_due(transaction: ReadTransaction, state: FeedState) -> Due | None:
-    """Return the erasures that a feed has not carried out; None without any.
-
-    These are all, where the last one that it did carry out is not in the log: an older copy of it was put back.
-    """
-    last = transaction.at_global(transaction.last_erasure())
-    if last is None or (last.global_position, last.header.id) == (state.erased_to, state.erased_id):
-        return None
-    done = transaction.at_global(state.erased_to)
-    is_there = done is not None and done.header.id == state.erased_id
-    return Due(after=state.erased_to if is_there else 0, last=last.global_position, last_id=last.header.id)
 
 
 class LogReader:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ConflictError, StoreError, os_reason
+from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks.interface import Choice
 from turnlog.store.files import FILE_MODE, folder_mode, is_locked, lock_file
 from turnlog.store.sqlite.errors import is_damaged, lacking
@@ -32,9 +33,6 @@ _ANEW = (
     "others begin anew"
 )
 """What can be done about states that are damaged."""
-
-FORGOTTEN = "what it failed with is not kept: something was erased since"
-"""What stands in the place of an error that may repeat what was erased."""
 
 _STATES = "CREATE TABLE IF NOT EXISTS turnlog_feeds (name TEXT PRIMARY KEY, state TEXT NOT NULL)"
 

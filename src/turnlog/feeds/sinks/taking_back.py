@@ -7,11 +7,12 @@ from time import monotonic
 
 from turnlog.errors import ConflictError, StoreError, TurnlogError
 from turnlog.events import TARGET
+from turnlog.feeds.erasures import Due, erasures_due
 from turnlog.feeds.sinks.feed import Feed
 from turnlog.feeds.sinks.interface import Sink
 from turnlog.feeds.sinks.jsonl import JSONLines
 from turnlog.feeds.sinks.parquet import ParquetFiles
-from turnlog.feeds.sinks.reading import Due, LogReader, erasures_due
+from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.store import Store
 

@@ -1,0 +1,113 @@
+"""Erasures in what projections keep beside their tables, and in the tables of those that are paused.
+
+A projection that goes on comes to an erasure in its order. What it has said when it failed may repeat what was erased
+all the same, and one that is paused does not come to it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from turnlog.errors import SchemaError, StoreBusyError, StoreClosedError, StoreCutError
+from turnlog.events import Recorded
+from turnlog.feeds.erasures import FORGOTTEN, Due, due_erasures, erasures_due
+from turnlog.feeds.log_events import LogEvent, log_event
+from turnlog.feeds.projection import Projection, State
+from turnlog.feeds.statuses import check_log, going_on
+from turnlog.feeds.targets import Target, check_open
+from turnlog.model.plain import check_done
+from turnlog.record.lookup import erased_by
+from turnlog.store import Store
+from turnlog.store.telling import logger
+
+_log = logger("turnlog.feeds")
+
+
+def begun(store: Store, state: State) -> State:
+    """Return the state of a projection that begins: it keeps nothing that erasures have to reach."""
+    with store.read() as transaction:
+        due = erasures_due(transaction, state)
+    return state if due is None else _reached(state, due)
+
+
+def forget_errors(store: Store, target: Target, db: Any, given: Projection, state: State) -> State:
+    """Put a text that says so in the place of errors that may repeat what was erased, and return the state as it is.
+
+    A projection that is paused at an event that was erased goes on: there is nothing left that it cannot fold.
+    """
+    due = _due(store, given, state)
+    if due is None:
+        return state
+    told = [skip for skip in target.skips(db, given.name) if skip.error not in (None, FORGOTTEN)]
+    for skip in told:
+        target.skip(db, msgspec.structs.replace(skip, error=FORGOTTEN))
+    changed = state
+    if _is_erased(store, state.paused_at):
+        changed = going_on(changed)
+    elif changed.error is not None:
+        changed = msgspec.structs.replace(changed, error=FORGOTTEN)
+    if told or changed.error != state.error:
+        changed = msgspec.structs.replace(changed, has_traces=True)
+    if changed.paused_at is None:
+        changed = _reached(changed, due)
+    if changed != state:
+        target.save(db, given, changed)
+    return changed
+
+
+def forget_paused(store: Store, target: Target, given: Projection) -> None:
+    """Take away from a projection that is paused what was erased of the events that it has folded.
+
+    Where it cannot do that it stays as it is, and the next run tries again: its status has traces until then.
+    """
+    try:
+        with target.transaction() as db:
+            state = target.load(db, given.name)
+            if state is None or state.paused_at is None or state.version != given.version:
+                return
+            due = _due(store, given, state)
+            if due is None:
+                return
+            for erasure in due_erasures(store, due) if given.forgets else ():
+                events = erased_events(store, erasure)
+                folded = [event for event in events if event.global_position <= state.position]
+                if folded:
+                    check_done(given.forget(db, folded), "forget", f"projection {given.name!r}")
+                    state = msgspec.structs.replace(state, has_traces=True)
+                target.check(db)
+                check_open(target, db, given, erasure)
+            target.save(db, given, _reached(state, due))
+    except (SchemaError, StoreClosedError, StoreBusyError):
+        raise
+    except Exception as error:
+        if target.is_transient(error):
+            raise
+        _log.warning("projection %s, which is paused, cannot forget what was erased", given.name)
+
+
+def erased_events(store: Store, erasure: Recorded) -> list[LogEvent]:
+    """Return the events that an erasure names and that are erased here."""
+    with store.read() as transaction:
+        found = list(erased_by(transaction, erasure))
+    return [log_event(event, store) for event in found]
+
+
+def _due(store: Store, given: Projection, state: State) -> Due | None:
+    """Return the erasures that are due; None without any, and in a log that is not the one that was folded."""
+    with store.read() as transaction, suppress(StoreCutError):
+        check_log(transaction, given, state)
+        return erasures_due(transaction, state)
+    return None
+
+
+def _is_erased(store: Store, position: int | None) -> bool:
+    with store.read() as transaction:
+        event = None if position is None else transaction.at_global(position)
+    return event is not None and event.erased
+
+
+def _reached(state: State, due: Due) -> State:
+    return msgspec.structs.replace(state, erased_to=due.last, erased_id=due.last_id)
