@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError
-from turnlog.events import BASE, BOOKMARK, CALL, REPLY, TURN, Arrival, Recorded, meta_of, named_head
+from turnlog.events import BASE, BOOKMARK, CALL, REPLY, TURN, Arrival, Recorded, meta_of
 from turnlog.model import BookmarkMeta
+from turnlog.projections.bookmarks import moved_head
 from turnlog.projections.threads import threads_of
 from turnlog.record import find_turn
 from turnlog.record.fields import check_bookmark_name, check_type
@@ -117,9 +118,7 @@ class _OfBookmark:
     def of(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
         if recorded.header.topic == BOOKMARK:
             return self._is_named(recorded)
-        return any(
-            turn.arrival != Arrival.GUEST and named_head(turn) == self._name for turn in _turns(transaction, recorded)
-        )
+        return any(moved_head(turn) == self._name for turn in _turns(transaction, recorded))
 
     def _is_named(self, recorded: Recorded) -> bool:
         if recorded.unreadable or recorded.arrival == Arrival.GUEST:

@@ -9,13 +9,14 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from turnlog.errors import ContentError
-from turnlog.events import TURN, named_head, turn_meta
+from turnlog.events import TURN, turn_meta
 from turnlog.events.times import ms_of, parse_time, said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.model.blocks import ToolResult, ToolUse, decode_content
 from turnlog.model.meta import TurnMeta, Usage
 from turnlog.model.plain import check_one_of
+from turnlog.projections.bookmarks import moved_head
 from turnlog.projections.threads import threads_of
 from turnlog.projections.turns import find_links
 from turnlog.store import ReadTransaction
@@ -43,7 +44,7 @@ class UsageOfTurns(Projection):
     """The tokens that each reply of a model took. Counts are public: an erased reply keeps them, but no bookmark."""
 
     name = "usage"
-    version = 2
+    version = 3
     topics = (TURN,)
     schema = (
         "CREATE TABLE usage_turns (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,"
@@ -69,7 +70,7 @@ class UsageOfTurns(Projection):
                 meta.model or None,
                 meta.provider or None,
                 # The table is not sealed.
-                None if recorded.sealed is not None else named_head(recorded),
+                None if recorded.sealed is not None else moved_head(recorded),
                 *(min(getattr(usage, name), TOKENS_MAX) for name in _TOKENS),
             ),
         )

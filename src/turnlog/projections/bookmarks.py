@@ -81,6 +81,11 @@ class BookmarkHeads(SyncProjection):
             _apply_event(transaction, kept_meta(recorded), recorded.header.id)
 
 
+def moved_head(turn: Recorded) -> str | None:
+    """Return the bookmark of this log that a turn moved; None where it moved none, and for a guest."""
+    return None if turn.arrival == Arrival.GUEST else named_head(turn)
+
+
 def kept_head(turn: Recorded) -> str | None:
     """Return the bookmark that a turn moves, as the table has its name; None where it moves none."""
     if turn.sealed is None:

@@ -1,6 +1,7 @@
 """Search, usage and tool activity: what every log can have beside it."""
 
 import asyncio
+import io
 import random
 import re
 import sqlite3
@@ -675,6 +676,20 @@ def test_erased_reply_keeps_its_tokens(log: TurnLog) -> None:
     log.erase(turn=log.turn("main").id, reason="asked")
     [each] = log.feeds.usage("bookmark")
     assert (each.key, each.usage.output_tokens) == (None, 9)
+
+
+def test_replies_of_another_log_are_under_no_bookmark_of_this_one(log: TurnLog) -> None:
+    """Also where theirs has its name: neither sums nor followers take them for its own."""
+    with TurnLog.open("memory://") as other:
+        run(other, Scripted(say("Theirs.", tokens=5)), bookmark="main")
+        theirs = io.BytesIO()
+        other.export(theirs)
+    run(log, Scripted(say("Mine.", tokens=9)), bookmark="main")
+    theirs.seek(0)
+    log.import_turnlog(theirs)
+    tokens = {each.key: each.usage.output_tokens for each in log.feeds.usage("bookmark")}
+    assert tokens == {None: 5, "main": 9}
+    assert sum(1 for _ in log.events(bookmark="main", topics=["gpt.turn"])) == 2
 
 
 def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
