@@ -26,7 +26,7 @@ from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
 from turnlog.store.sqlite.erasing import SCRUB_WAIT_S
 from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged, lacking
-from turnlog.store.sqlite.handles import Connection, Resting, connect, make, rests, using
+from turnlog.store.sqlite.handles import Connection, FileId, Resting, connect, file_id, make, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 from turnlog.store.sqlite.opening import Signature, must_be_immutable, signature, uri_of
 from turnlog.store.telling import logger
@@ -64,7 +64,8 @@ _ENDINGS = ("", "-wal", "-shm", "-journal")
 class SQLiteTarget(Target, Resting):
     """A SQLite file for projections, for its owner alone. They write with a `sqlite3.Cursor`; rows are tuples.
 
-    What they write is lost in a power failure together with how far they had come, and then folded again.
+    What they write is lost in a power failure together with how far they had come, and then folded again. So it is
+    where the file is deleted while it is open: the next transaction makes it again, and projections are built anew.
 
     Where nothing can be written, what is in the file is read without locks, as if it never changed.
     """
@@ -83,6 +84,8 @@ class SQLiteTarget(Target, Resting):
         self._connection: Connection | None = None
         self._seen: Signature | None = None
         """Of the file, where the connection reads it as if it never changed."""
+        self._file: FileId | None = None
+        """Which file the connection has open."""
         self._lock = Lock()
         # Whoever builds beside holds the lock of the file's name: in a file of its own, for the sake of SQLite's.
         self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX))
@@ -339,12 +342,26 @@ class SQLiteTarget(Target, Resting):
     def _only(self) -> Generator[Connection]:
         """Give the one connection that writes."""
         with using(), self._lock:
-            if self._connection is not None and self._seen not in (None, signature(self._path)):
+            if self._connection is not None and not self._is_at_its_path():
                 self._connection.close()
                 self._connection = None
             if self._connection is None:
                 self._connection, self._seen = self._connect()
+                self._file = None if self._is_in_memory else file_id(self._path)
             yield self._connection
+
+    def _is_at_its_path(self) -> bool:
+        """Tell whether the file that the connection has open is what others find: as it was, where it only reads it."""
+        if self._is_in_memory:
+            return True
+        if self._seen is not None:
+            return self._seen == signature(self._path)
+        if file_id(self._path) == self._file:
+            return True
+        _log.warning(
+            "%s was moved, deleted or replaced while it was open: what is at its path is gone on with", self.place
+        )
+        return False
 
     def _connect(self) -> tuple[Connection, Signature | None]:
         """Return a connection, and what is known of the file where it reads this as if it never changed."""

@@ -877,6 +877,29 @@ def killed(built: AnyTarget) -> None:
         built._release()
 
 
+@pytest.mark.parametrize("copy", [False, True])
+def test_file_that_is_gone_is_made_again(log: TurnLog, tmp_path: Path, copy: bool) -> None:
+    """Or gone on with where another one is in its place: nothing goes into a file that nobody finds."""
+    target = SQLiteTarget(tmp_path / "view.db")
+    turns = [log.add_turn("one")]
+    follower = runner(log, target)
+    follower.run()
+    if copy:
+        with closing(sqlite3.connect(tmp_path / "view.db")) as db:
+            db.execute("VACUUM INTO ?", (str(tmp_path / "copy.db"),))
+    turns.append(log.add_turn("one two"))
+    follower.run()
+    for name in ("view.db", "view.db-wal", "view.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    if copy:
+        (tmp_path / "copy.db").rename(tmp_path / "view.db")
+    assert follower.status()[0].lag == (1 if copy else 3)
+    turns.append(log.add_turn("one two three"))
+    assert follower.run()[0].lag == 0
+    target.close()
+    assert rows(SQLiteTarget(tmp_path / "view.db")) == [(turn.id, number) for number, turn in enumerate(turns, 1)]
+
+
 def bytes_of(target: AnyTarget, tmp_path: Path) -> bytes:
     """Return all that is in the files of a target; on PostgreSQL in those of what is kept of projections."""
     if isinstance(target, SQLiteTarget):
