@@ -167,5 +167,8 @@ def test_restored_log_is_told_with_what_to_do(talk: Command) -> None:
     assert status.status == 1
     assert "cannot go on" in status.text
     assert "`turnlog projections rebuild search`" in status.stderr
+    inside = talk("projections", "rebuild")
+    said = "turnlog: beside the store, and as they were: search; `turnlog projections rebuild search`\n"
+    assert (inside.status, inside.stderr) == (0, said)
     talk.ok("projections", "rebuild", "search")
     assert len(talk.ok("search", "otter", "--json").json_lines) == 1

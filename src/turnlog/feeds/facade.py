@@ -141,6 +141,10 @@ class Feeds:
         """Return how the projections that every log can have are doing."""
         return self.runner().status()
 
+    def built(self) -> list[str]:
+        """Return the names of the projections that are there, of those that every log can have."""
+        return [status.name for status in self.status() if status.version] if self.target.is_made() else []
+
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
         """Build a projection anew; see `Runner.rebuild`."""
         return self.runner().rebuild(name, progress=progress)
@@ -390,7 +394,7 @@ class Feeds:
         try:
             name = repr(self.target.place)
             left = [why for why in map(self.target.sweep, self.projections) if why is not None]
-            there = [status.name for status in self.status() if status.version] if self.target.is_made() else []
+            there = self.built()
             statuses = self.run(there) if there else []
         except (StoreError, sqlite3.Error) as error:
             return f"what was erased may still be in {name} ({error}): `turnlog erase --finish`"

@@ -488,8 +488,9 @@ def _primary_code(error: BaseException | None) -> int:
 
 
 @contextmanager
-def _kept_open(connection: sqlite3.Connection) -> Generator[None]:
-    """Keep others from ending the transaction."""
+def _kept_open(connection: Connection) -> Generator[None]:
+    """Keep others from ending the transaction, and from closing the connection."""
+    connection.is_lent = True
     connection.set_authorizer(_but_transactions)
     try:
         yield
@@ -500,6 +501,7 @@ def _kept_open(connection: sqlite3.Connection) -> Generator[None]:
             ) from error
         raise
     finally:
+        connection.is_lent = False
         connection.set_authorizer(None)
 
 

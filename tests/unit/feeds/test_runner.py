@@ -877,6 +877,24 @@ def killed(built: AnyTarget) -> None:
         built._release()
 
 
+def test_projection_that_closes_the_connection_is_paused(log: TurnLog, tmp_path: Path) -> None:
+    """By its name; others go on with it."""
+
+    @projection("acme.closing", schema=["CREATE TABLE closing (event TEXT)"], tables="closing")
+    def closing_it(db: sqlite3.Cursor, event: LogEvent) -> None:
+        run(db, "INSERT INTO closing VALUES (?)", event.id)
+        db.connection.close()
+
+    log.add_turn("one")
+    target = SQLiteTarget(tmp_path / "view.db")
+    paused, other = runner(log, target, closing_it, Words()).run()
+    assert (paused.name, paused.position, paused.paused_at) == ("acme.closing", 0, 1)
+    assert paused.error is not None
+    assert paused.error.startswith("StoreError: the connection is not to be closed: it is lent for a transaction")
+    assert (other.lag, rows(target, "SELECT * FROM closing")) == (0, [])
+    target.close()
+
+
 @pytest.mark.parametrize("copy", [False, True])
 def test_file_that_is_gone_is_made_again(log: TurnLog, tmp_path: Path, copy: bool) -> None:
     """Or gone on with where another one is in its place: nothing goes into a file that nobody finds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from turnlog.cli.outages import waited_for
 from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line
-from turnlog.errors import NotFoundError
+from turnlog.errors import NotFoundError, StoreError
 from turnlog.feeds.projection import Status
 from turnlog.projections.tree import TREE
 
@@ -117,7 +118,7 @@ def rebuild(*names: str, common: Common = COMMON) -> None:
     Parameters
     ----------
     names
-        Which, such as 'bookmark heads' or search; by default all that are in the store.
+        Which, such as 'bookmark heads' or search; by default all that are in the store, not those beside it.
     """
     with common.open() as log, progress_bar("rebuilding") as progress:
         known = [
@@ -133,14 +134,20 @@ def rebuild(*names: str, common: Common = COMMON) -> None:
         built = log.rebuild_projections(inside, progress=progress) if inside or not names else []
         for name in beside:
             log.feeds.rebuild(name, progress=progress)
+        left: list[str] = []
+        # What is wrong with these, whoever asks them is told.
+        with suppress(StoreError):
+            left = [] if names else log.feeds.built()
     done = (*built, *beside)
     with telling(f"{count(len(done), 'projection')} built anew from the log, but that could not be printed"):
         if common.json:
             write_json_lines({"name": name} for name in done)
-            return
-        screen = Screen.of_stdout()
-        for name in done:
-            screen.line((name, "cyan"), "  built anew from the log")
+        else:
+            screen = Screen.of_stdout()
+            for name in done:
+                screen.line((name, "cyan"), "  built anew from the log")
+    if left:
+        note(f"beside the store, and as they were: {', '.join(left)}; `turnlog projections rebuild {' '.join(left)}`")
 
 
 def _write(statuses: Sequence[Status], common: Common) -> int:

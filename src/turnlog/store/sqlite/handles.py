@@ -26,7 +26,7 @@ from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from turnlog.errors import StoreOpenError
+from turnlog.errors import StoreError, StoreOpenError
 from turnlog.store.files import make_file
 from turnlog.store.gate import Gate
 
@@ -40,8 +40,17 @@ FileId = tuple[int, int]
 class Connection(sqlite3.Connection):
     """sqlite3's own, that can be known without being kept, and is not closed while a file is opened or forked."""
 
+    is_lent = False
+    """Whether somebody has it who must not close it."""
+
     def close(self) -> None:
-        """Close it. Closing twice is allowed."""
+        """Close it. Closing twice is allowed.
+
+        Raises:
+            StoreError: it is lent to who calls this.
+        """
+        if self.is_lent:
+            raise StoreError("the connection is not to be closed: it is lent for a transaction, and used after it")
         with _mutex:
             super().close()
             _connected.pop(self, None)
