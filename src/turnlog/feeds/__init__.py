@@ -3,7 +3,8 @@
 - `selection` says which events are wanted, `following` gives them to whoever follows.
 - `live` hands on what is going on and is not in the log yet.
 - `projection` is what folds events into tables of its own, `targets` and `postgres_target` the databases that have
-  these, and `runner` runs it: each event once. Some, as `search` and `usage`, are projections that every log can have;
+  these, and `runner` runs it: each event once. `erasures` says which are to be carried out, and `forgetting` does that
+  where a projection does not come to them. Some, as `search` and `usage`, are projections that every log can have;
   `words` is how texts are taken apart for a search, and `postgres_log` what is different on PostgreSQL. `facade` puts
   all together, and names them.
 - `sinks` are where events go outside the log, and the feeds that deliver them; `records` is the form that they have.
