@@ -73,6 +73,14 @@ def text_of(raw: Raw | None) -> str | None:
     return _text.decode(raw) if raw is not None and bytes(raw)[:1] == b'"' else None
 
 
+def text_or_json(raw: Raw | None) -> str:
+    """Return a text; of anything else its JSON text, as some endpoints write ids as numbers, arguments as objects."""
+    text = text_of(raw)
+    if text is None:
+        return "" if raw is None or is_null(raw) else bytes(minified(raw)).decode()
+    return text
+
+
 def integer_of(raw: Raw | None) -> int | None:
     """Return an integer, also one that is written as text; None where it is something else."""
     try:

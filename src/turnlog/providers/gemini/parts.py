@@ -12,7 +12,7 @@ from turnlog.model import Block, Delta, Native, Text, Thinking, ToolUse, parse_a
 from turnlog.providers.extras import extras
 from turnlog.providers.gemini.partial import PartialArguments, PartialError
 from turnlog.providers.gemini.request import OF_CONTENT, SIGNED_PART, made_up_id
-from turnlog.providers.raw_json import Fields, fields_of, is_null, raw, text_of
+from turnlog.providers.raw_json import Fields, fields_of, is_null, raw, text_of, text_or_json
 from turnlog.providers.reader import Sender
 
 _DATA = frozenset(
@@ -78,13 +78,13 @@ class Part:
         native: whether it has no normalized form; `kind` is then the name of what it holds.
         kind: `text`, `thinking` or `tool_use`.
         text: its text or thinking.
-        name: the tool that it calls.
+        name: the tool that it calls, empty for a call that names none.
         id: the id of the call, where the API gave one.
         input: the input of the call.
         signature: the `thoughtSignature` that it came with.
         beside: its other fields.
         call: the fields of the call, empty for what is none.
-        goes_on: whether it can be a further piece of a call: one that names no tool.
+        goes_on: whether it is a further piece of a call where one is open: one that names no tool.
     """
 
     __slots__ = ("beside", "call", "goes_on", "id", "input", "kind", "name", "native", "raw", "signature", "text")
@@ -128,12 +128,8 @@ class Part:
             beside = extras(Thinking if thought else Text, beside, _OWN)
         else:
             call = self.call = object_in(fields, "functionCall")
-            name = _text_in(call, "name")
-            self.goes_on = not name and len(fields) == 1 and _OF_PIECES.issuperset(call)
-            if not name:
-                return
-            self.id = _text_in(call, "id")
-            self.name = name
+            self.id, self.name = text_or_json(call.get("id")), text_or_json(call.get("name"))
+            self.goes_on = not self.name and len(fields) == 1 and _OF_PIECES.issuperset(call)
             arguments = b"" if is_null(call.get("args")) else bytes(call["args"])
             self.input, malformed = parse_arguments(arguments.decode())
             others = {name: value for name, value in call.items() if name not in ("name", "id", "args")}

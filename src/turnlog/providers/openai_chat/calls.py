@@ -7,7 +7,7 @@ from msgspec import Raw, Struct
 from turnlog.model import Delta, ToolUse, parse_arguments
 from turnlog.providers.extras import CALL_TYPE, custom_call, extras
 from turnlog.providers.openai_chat.fields import OWN
-from turnlog.providers.raw_json import Fields, fields_of, further, integer_of, is_null, minified, raw, text_of
+from turnlog.providers.raw_json import Fields, fields_of, further, integer_of, minified, raw, text_of, text_or_json
 
 _KNOWN = {"index", "id", "type", "function", "custom"}
 
@@ -68,21 +68,13 @@ def _piece(call: Fields) -> _Piece:
     text_field = "input" if of_custom else "arguments"
     return _Piece(
         index=integer_of(call.get("index")),
-        id=_text(call.get("id")),
+        id=text_or_json(call.get("id")),
         type=text_of(call.get("type")) or ("custom" if of_custom else ""),
-        name=_text(inside.get("name")),
-        text=_text(inside.get(text_field)),
+        name=text_or_json(inside.get("name")),
+        text=text_or_json(inside.get(text_field)),
         extra=further(call, _KNOWN),
         inside=further(inside, ("name", text_field)),
     )
-
-
-def _text(value: Raw | None) -> str:
-    """Return a text; of anything else its JSON text, as some endpoints write ids as numbers, arguments as objects."""
-    text = text_of(value)
-    if text is None:
-        return "" if value is None or is_null(value) else bytes(minified(value)).decode()
-    return text
 
 
 class _Call:

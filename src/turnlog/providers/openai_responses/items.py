@@ -30,7 +30,7 @@ from turnlog.model import (
 from turnlog.providers.body import encode
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import CALL_TYPE, custom_call, custom_input, extras, provider_fields
-from turnlog.providers.raw_json import Fields, fields_of, objects_of, read_object, text_of
+from turnlog.providers.raw_json import Fields, fields_of, objects_of, read_object, text_of, text_or_json
 
 ITEM = "item"
 """The extra key of a block with the fields of the item that it is of, or is a part of."""
@@ -133,23 +133,18 @@ def _thinking(item: Fields, owner: Owner, *, whole: bool) -> list[Block]:
     return [thinking]
 
 
-def _call(item: Fields) -> list[Block] | None:
-    """Return a function call; None where it has no name. Some endpoints send arguments as an object, not as text."""
-    name, told = text_of(item.get("name")), item.get("arguments", Raw(b'""'))
-    if name is None:
-        return None
+def _call(item: Fields) -> list[Block]:
+    """Return a function call. Some endpoints send arguments as an object, not as text."""
+    name, told = text_or_json(item.get("name")), item.get("arguments", Raw(b'""'))
     text = bytes(told).decode() if bytes(told)[:1] == b"{" else text_of(told)
     arguments, extra = parse_arguments(text or "", as_spelled=True)
     kept = _kept(item, "type", "call_id", "name", "arguments")
-    return [ToolUse(id=text_of(item.get("call_id")) or None, name=name, input=arguments, extra=extra | kept)]
+    return [ToolUse(id=text_or_json(item.get("call_id")) or None, name=name, input=arguments, extra=extra | kept)]
 
 
-def _custom_call(item: Fields) -> list[Block] | None:
-    """Return the call of a custom tool; None where it has no name, or an input that is no text."""
-    name, text = text_of(item.get("name")), text_of(item.get("input"))
-    if name is None or text is None:
-        return None
-    call_id = text_of(item.get("call_id")) or ""
+def _custom_call(item: Fields) -> list[Block]:
+    """Return the call of a custom tool."""
+    name, text, call_id = (text_or_json(item.get(field)) for field in ("name", "input", "call_id"))
     return [custom_call(name, text, call_id, _kept(item, "type", "call_id", "name", "input"))]
 
 

@@ -138,10 +138,21 @@ def test_a_call_is_shown_when_it_begins_and_its_arguments_when_it_ends() -> None
     ]
 
 
-@pytest.mark.parametrize("odd", [{"functionCall": 7}, call(None, at("$.b", 1)) | {"thoughtSignature": "c2ln"}])
-def test_a_part_that_is_more_than_a_piece_is_none(odd: dict[str, Any]) -> None:
-    """It ends the call, and is kept as it came."""
+def test_a_part_that_is_no_call_ends_the_call() -> None:
+    """It is kept as it came."""
+    odd = {"functionCall": 7}
     [used, kept] = blocks(call("f", at("$.a", 1)), odd)
     assert isinstance(used, ToolUse)
     assert isinstance(kept, Native)
     assert (bytes(used.input), json.loads(bytes(kept.block))) == (b'{"a":1}', odd)
+
+
+def test_a_part_that_is_more_than_a_piece_is_a_call_of_its_own() -> None:
+    """One that has no name. So is a piece that no call is open for."""
+    signed = call(None, at("$.b", 1)) | {"thoughtSignature": "c2ln"}
+    found = blocks(call("f", at("$.a", 1)), signed)
+    assert [(block.name, bytes(block.input)) for block in found if isinstance(block, ToolUse)] == [
+        ("f", b'{"a":1}'),
+        ("", b'{"b":1}'),
+    ]
+    assert arguments(call(None, at("$.b", 1)), call(None, at("$.c", 2))) == [("", {"b": 1, "c": 2})]

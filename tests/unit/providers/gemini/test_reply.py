@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 from tests.unit.providers.gemini.wire import (
     MODEL,
     again,
@@ -67,9 +68,6 @@ def test_parts_become_blocks(parts: list[dict[str, Any]], blocks: list[Block]) -
         {"text": 7},
         {"thinking": "hm"},
         {"text": "x", "inlineData": {}},
-        {"functionCall": {"args": {}}},
-        {"functionCall": {"name": "", "args": {}}},
-        {"functionCall": {"name": "f", "id": 7}},
         {"text": "a", "thoughtSignature": 7},
         {},
     ],
@@ -94,7 +92,33 @@ def test_ids_of_calls_are_the_ones_given_or_made_from_the_reply() -> None:
     assert call.id == "call_reply_1"
 
 
+@pytest.mark.parametrize("named", [{}, {"name": ""}, {"name": None}])
+def test_a_call_without_a_name_is_a_call(named: dict[str, Any]) -> None:
+    """The model is told that there is no such tool, so that each call has a result."""
+    part = {"functionCall": {**named, "args": {"path": "a"}}}
+    response = whole(part, CALL)
+    assert response.content == (
+        ToolUse(name="", input=Raw(b'{"path":"a"}'), id="call_r1_1"),
+        ToolUse(name="f", input=Raw(b'{"path":"a"}'), id="call_r1_2"),
+    )
+    assert streamed(part, CALL) == response
+    assert response.stop_reason == "tool_use"
+
+
+def test_an_id_that_is_no_text_is_its_json_text() -> None:
+    """As on the other wires."""
+    [call] = whole({"functionCall": {"name": "f", "id": 7}}).content
+    assert call == ToolUse(name="f", input=Raw(b"{}"), id="7")
+
+
 # And back
+
+
+def test_a_call_that_was_recorded_as_a_native_block_goes_back_as_it_came() -> None:
+    """As earlier versions recorded calls without a name."""
+    part = {"functionCall": {"args": {"path": "a"}}}
+    response = replace(whole({"text": "a"}), content=(Native(**OF_GEMINI, block=_json(part)),))
+    assert again(response) == [part]
 
 
 @pytest.mark.parametrize(

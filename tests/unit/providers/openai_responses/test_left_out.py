@@ -9,7 +9,7 @@ from msgspec import Raw
 from tests.unit.providers.carrying import message, result
 from tests.unit.providers.openai_responses.wire import HOME, aggregate, dumped, prepare, recorded, response, whole
 
-from turnlog.model import Native, ToolUse
+from turnlog.model import ToolUse
 
 CUSTOM = {"id": "ctc_1", "type": "custom_tool_call", "call_id": "call_1", "name": "sql", "input": "SELECT\t1"}
 CALL = ToolUse(
@@ -90,9 +90,23 @@ def test_custom_call_is_one_of_a_function_to_another_model() -> None:
     ]
 
 
-def test_custom_call_that_cannot_be_read_stays_native() -> None:
-    """One without a name, or with an input that is no text, is kept as it is and goes back so."""
-    for odd in ({"name": None}, {"input": {"a": 1}}):
-        [block] = aggregate(whole(CUSTOM | odd)).content
-        assert isinstance(block, Native)
-        assert json.loads(bytes(block.block)) == CUSTOM | odd
+def test_call_without_a_name_is_a_call() -> None:
+    """Each has a result, since the model is told that there is no such tool."""
+    function = {"id": "fc_1", "type": "function_call", "call_id": "call_2", "arguments": "{}"}
+    for odd in (CUSTOM | {"name": None}, function, function | {"name": ""}):
+        reply = aggregate(whole(odd))
+        [call] = reply.content
+        assert isinstance(call, ToolUse)
+        assert (call.name, call.id, reply.stop_reason) == ("", odd["call_id"], "tool_use")
+        request = prepare(message("user", "Go."), recorded(reply), message("user", "Go on."))
+        assert [(loss.kind, loss.block) for loss in request.loss_report.entries] == [
+            ("renamed", "tool_name"),
+            ("synthesised", "tool_result"),
+        ]
+
+
+def test_what_is_no_text_in_a_call_is_its_json_text() -> None:
+    """The input of a custom call, and an id."""
+    [call] = aggregate(whole(CUSTOM | {"input": {"a": 1}, "call_id": 7})).content
+    assert isinstance(call, ToolUse)
+    assert (json.loads(bytes(call.input)), call.id) == ({"input": '{"a":1}'}, "7")
