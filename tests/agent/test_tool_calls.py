@@ -99,6 +99,24 @@ def test_a_call_is_on_disk_before_the_tool_is_called(log: TurnLog) -> None:
     assert log.verify().clean
 
 
+@pytest.mark.parametrize("first", ["called", "answered"])
+def test_a_result_is_on_disk_when_it_is_told(log: TurnLog, tools: Tools, first: str) -> None:
+    """But for that of the last call, which is with the turn that has the results."""
+    seen: list[list[object]] = []
+
+    def look(event: RunEvent) -> None:
+        if isinstance(event, ToolFinished):
+            seen.append([call.result and call.result.content for call in log.tool_calls.of("main")])
+
+    def answer(given: ToolUse) -> str | bool:
+        return "three" if given.name == "add" and first == "answered" else True
+
+    settings: dict[str, Any] = {"approve": "ask", "on_approval": answer, "parallel_max": 1, "on_event": look}
+    run(log, Scripted(TWO, say("Done.")), bookmark="main", tools=[tools.add, tools.work], **settings)
+    result = [Text(text="three" if first == "answered" else "3")]
+    assert seen == [[result, None], [result, None]]
+
+
 @pytest.mark.parametrize("approve", ["auto", "ask"])
 def test_a_call_that_was_under_way_is_asked_for(log: TurnLog, tools: Tools, approve: str) -> None:
     """Whatever is approved: who is asked hears of it first, and the call that is repeated is a second attempt."""

@@ -219,6 +219,10 @@ class ToolRetried(Struct, frozen=True, kw_only=True):
 class ToolFinished(Struct, frozen=True, kw_only=True):
     """A tool call has its result: the tool's, or that of whoever refused or answered it.
 
+    The result is on disk where other calls of the reply were still without theirs. That of the last call, those of a
+    reply none of whose tools is called, and those that come as the run is broken off are on disk with the turn that has
+    the results: `TurnRecorded` says that it is.
+
     Attributes:
         call: the call.
         outcome: its result.

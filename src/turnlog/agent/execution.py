@@ -167,6 +167,9 @@ class Execution:
         # Of two runs one alone comes further than this. What is said of other calls is on disk with it; where no tool
         # is called, it is with the results.
         await self._begin(waiting[: self._policy.parallel_max], [on for on in self._calls if on.is_open])
+        for on, decision in zip(self._calls, self._decisions, strict=True):
+            if decision.outcome is not None:
+                self._tell_end(on, decision.outcome, known=decision.is_recorded)
         try:
             async with asyncio.TaskGroup() as group:
                 for on in waiting:
@@ -179,7 +182,8 @@ class Execution:
             if on.outcome is None:  # something in it has cancelled its own task, and nobody this one
                 outcome = ToolOutcome.error(CANCELLED_WITHIN, may_have_had_effects=on.was_called)
                 on.end(outcome)
-                self._finish(on, outcome)
+                on.outcome = outcome
+                self._tell_end(on, outcome)
 
     def _settle(self, on: _Progress, decision: Decision, outcome: ToolOutcome) -> None:
         """Note the outcome of a call that is not made."""
@@ -189,7 +193,7 @@ class Execution:
             on.took_ms, on.ending = None, decision.ending
         elif not on.unrecorded:
             on.ends += [] if on.recorded.last_end is None else [on.recorded.last_end]
-        self._finish(on, outcome, known=decision.is_recorded)
+        on.outcome = outcome
 
     def results(self) -> list[ToolResult]:
         """Return a result for each call, in the order of the calls."""
@@ -220,8 +224,7 @@ class Execution:
             if on.is_open:
                 await self._record_end(on, on.outcome or _stopped(on))
 
-    def _finish(self, on: _Progress, outcome: ToolOutcome, *, known: bool = False) -> None:
-        on.outcome = outcome
+    def _tell_end(self, on: _Progress, outcome: ToolOutcome, *, known: bool = False) -> None:
         self._tell(ToolFinished(call=on.call, outcome=outcome, known=known))
 
     async def _run(self, on: _Progress) -> None:
@@ -229,9 +232,10 @@ class Execution:
         assert box is not None  # else it was refused
         async with self._gate:
             outcome = await self._tried(on, box)
-            self._finish(on, outcome)
+            on.outcome = outcome
             if on.is_open and any(other.outcome is None for other in self._calls):
                 await self._record_end(on, outcome)
+            self._tell_end(on, outcome)
 
     async def _begin(self, calls: Sequence[_Progress], said: Sequence[_Progress] = ()) -> None:
         if not calls:
@@ -333,7 +337,8 @@ class Execution:
         """Have what a tool has returned recorded, whatever a middleware makes of it."""
         if returned is not None:
             on.end(returned)
-            self._finish(on, returned)
+            on.outcome = returned
+            self._tell_end(on, returned)
 
     async def _within_layers(self, once: OnlyOnce, asked: ToolCall) -> ToolOutcome:
         if not self._layers:
