@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from datetime import time
+from decimal import Decimal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import pydantic
@@ -44,6 +47,23 @@ class Note(TypedDict):
 
     text: str
 
+
+class Decimals(msgspec.Struct):
+    """msgspec reads numbers too, and its schema says text."""
+
+    n: Decimal
+
+
+class Longer(Note, total=False):
+    """A note that may have more."""
+
+    more: str
+
+
+Either = Annotated[
+    Annotated[Note, pydantic.Tag("note")] | Annotated[Longer, pydantic.Tag("longer")],
+    pydantic.Discriminator(lambda said: "longer" if "more" in said else "note"),
+]
 
 ADA = '{"name":"Ada","age":36}'
 
@@ -380,3 +400,36 @@ def test_a_number_that_json_has_not_is_none_for_a_type_either(said: str) -> None
     """Whoever reads types takes more than JSON."""
     with pytest.raises(OutputError, match="it is no JSON"):
         Output.of(Point).read(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "why"),
+    [
+        (Person, '{"name":"Ada","age":"36"}', "age: '36' is not of type 'integer'"),
+        (Person, '{"name":"Ada","age":true}', "age: True is not of type 'integer'"),
+        (Point, '{"x":"1","y":2}', "x: '1' is not of type 'number'"),
+        (bool | None, '{"value":"yes"}', "'yes' is not "),
+        (Decimals, '{"n":1.5}', "n: 1.5 is not of type 'string'"),
+    ],
+)
+def test_what_a_type_reads_follows_its_schema_too(kind: Any, said: str, why: str) -> None:
+    """The model was told the schema; types read more than that."""
+    with pytest.raises(OutputError, match=re.escape(why)):
+        Output.of(kind).read(said)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        (Person, '{"name":"Ada","age":36.0,"more":1}', Person(name="Ada", age=36)),
+        (time, '{"value":"03:04"}', time(3, 4)),
+        (Annotated[float, pydantic.Field(multiple_of=0.01)], '{"value":19.99}', 19.99),
+        (dict[Annotated[int, pydantic.Field(gt=0)], str], '{"1":"a"}', {1: "a"}),
+        (Either, '{"value":{"text":"a"}}', {"text": "a"}),
+        (Annotated[str, pydantic.WithJsonSchema({"type": "nix"})], '{"value":"a"}', "a"),
+        (Annotated[str, pydantic.WithJsonSchema({"type": "string", "pattern": "("})], '{"value":"a"}', "a"),
+    ],
+)
+def test_a_schema_refuses_nothing_that_it_says_less_well_than_the_type(kind: Any, said: str, value: object) -> None:
+    """Formats, multiples, keys, alternatives that are no alternatives; and a schema that is none."""
+    assert Output.of(kind).read(said) == value

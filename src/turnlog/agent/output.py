@@ -60,8 +60,9 @@ class Output(Generic[T_co]):
         """Return what is a value of a Python type: a pydantic model, a dataclass, a `TypedDict`, a msgspec struct, ….
 
         What is a type and no class can be given too, such as `Place | None` or a `Literal`; its values are `Any` for a
-        type checker. A JSON number that pydantic reads as a `Decimal` keeps the digits of a float: ask for a text where
-        that is too few. The first time takes some tenths of a second: what reads types is imported.
+        type checker. A reply follows the schema of the type too: `"5"` is no integer, whatever the type would make of
+        it. A JSON number that pydantic reads as a `Decimal` keeps the digits of a float: ask for a text where that is
+        too few. The first time takes some tenths of a second: what reads types is imported.
 
         Raises:
             MetaError: it has no JSON Schema.

@@ -28,6 +28,9 @@ _EXAMPLES_MAX = 5
 _SEARCH_S_MAX = 0.25
 """So long may one search for a pattern take that looks around or back."""
 
+_UNCHECKED = (ArithmeticError, ValueError, Unresolvable, _regex.error)
+"""What is raised where a value cannot be checked, beside too many levels and too long a search."""
+
 _PROBES: tuple[Any, ...] = (None, {}, [], "", 0)
 
 
@@ -36,6 +39,53 @@ def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
 
     Patterns are searched for in time that grows with the text alone; those that look around themselves or back, which
     cannot be, for 0.25 s: after that the value cannot be checked. Other threads go on meanwhile.
+
+    Raises:
+        MetaError: it is no JSON Schema, or names what is not in it.
+    """
+    validator = _validator(schema, _KEYWORDS, checks_formats=True)
+
+    def read(text: str) -> Any:
+        value = parsed(text)
+        try:
+            faults = _faults(validator, value)
+        except RecursionError as error:
+            raise OutputError("it cannot be checked: it is nested too deeply") from error
+        except TimeoutError as error:
+            raise OutputError(f"it cannot be checked: a pattern was searched for {_SEARCH_S_MAX:g} s") from error
+        except _UNCHECKED as error:
+            raise OutputError(f"it cannot be checked: {error}") from error
+        if faults:
+            raise OutputError(told(faults))
+        return value
+
+    return read
+
+
+def of_schema_of_type(schema: Mapping[str, Any]) -> Callable[[Any], None]:
+    """Return what refuses a JSON value that the schema of a type does not allow, though the type reads it.
+
+    Formats, keys and multiples are for the type, which knows them better than the schema says them. So is all that
+    cannot be checked by the schema.
+    """
+    try:
+        validator = _validator(schema, _KEYWORDS_OF_TYPES, checks_formats=False)
+    except MetaError:
+        return lambda _: None
+
+    def check(value: Any) -> None:
+        try:
+            faults = _faults(validator, value)
+        except (RecursionError, TimeoutError, *_UNCHECKED):
+            return
+        if faults:
+            raise OutputError(told(faults))
+
+    return check
+
+
+def _validator(schema: Mapping[str, Any], keywords: Mapping[str, Any], *, checks_formats: bool) -> Any:
+    """Return what finds the faults of a value by a schema.
 
     Raises:
         MetaError: it is no JSON Schema, or names what is not in it.
@@ -49,9 +99,9 @@ def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
         fault: Any = error
         why = told([(_place(fault), fault.message)])
         raise MetaError(f"output: no JSON Schema: {why}", field="output") from error
-    kind: Any = _jsonschema.validators.extend(standard, _KEYWORDS)
-    validator: Any = kind(schema, registry=_NO_OTHERS, format_checker=standard.FORMAT_CHECKER)
-
+    kind: Any = _jsonschema.validators.extend(standard, keywords)
+    formats: Any = standard.FORMAT_CHECKER if checks_formats else None
+    validator: Any = kind(schema, registry=_NO_OTHERS, format_checker=formats)
     try:
         for value in _PROBES:
             validator.is_valid(value)
@@ -63,22 +113,11 @@ def of_json_schema(schema: Mapping[str, Any]) -> Callable[[str], Any]:
     except Unresolvable as error:
         why = f"it names {error.ref!r}, which is not in it, and nothing is fetched"
         raise MetaError(f"output: no JSON Schema: {why}", field="output") from error
+    return validator
 
-    def read(text: str) -> Any:
-        value = parsed(text)
-        try:
-            faults = [_fault(error) for error in validator.iter_errors(value)]
-        except RecursionError as error:
-            raise OutputError("it cannot be checked: it is nested too deeply") from error
-        except TimeoutError as error:
-            raise OutputError(f"it cannot be checked: a pattern was searched for {_SEARCH_S_MAX:g} s") from error
-        except (ArithmeticError, ValueError, Unresolvable, _regex.error) as error:
-            raise OutputError(f"it cannot be checked: {error}") from error
-        if faults:
-            raise OutputError(told(sorted(faults)))
-        return value
 
-    return read
+def _faults(validator: Any, value: Any) -> list[tuple[str, str]]:
+    return sorted(_fault(error) for error in validator.iter_errors(value))
 
 
 def told(faults: list[tuple[str, str]]) -> str:
@@ -187,3 +226,11 @@ _KEYWORDS = {
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
 }
+
+_KEYWORDS_OF_TYPES = {
+    **_KEYWORDS,
+    "multipleOf": None,
+    "oneOf": _jsonschema.Draft202012Validator.VALIDATORS["anyOf"],
+    "propertyNames": None,
+}
+"""Those for schemas of types: a union of types may have a value that is one of several."""

@@ -11,7 +11,7 @@ import msgspec
 import pydantic
 import pydantic_core
 
-from turnlog.agent.output_check import told
+from turnlog.agent.output_check import of_schema_of_type, told
 from turnlog.agent.reply_json import parsed
 from turnlog.errors import MetaError, OutputError
 
@@ -29,7 +29,7 @@ _NO_SCHEMA = (
 
 
 def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
-    """Return the JSON Schema of a type, and what reads JSON as a value of it.
+    """Return the JSON Schema of a type, and what reads JSON that follows it as a value of the type.
 
     Raises:
         MetaError: the type has no JSON Schema.
@@ -43,36 +43,46 @@ def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
     is_struct = inspect.isclass(kind) and issubclass(kind, msgspec.Struct)
     try:
         if is_struct:
-            return _inlined(msgspec.json.schema(kind)), _struct_reader(kind)
+            return _of_struct(kind)
         adapter = pydantic.TypeAdapter(kind)
-        return _inlined(adapter.json_schema()), _pydantic_reader(adapter)
+        schema = _inlined(adapter.json_schema())
+        return schema, _pydantic_reader(adapter, of_schema_of_type(schema))
     except _NO_SCHEMA as error:
         try:  # pydantic knows nothing of structs, and msgspec of lists of them
-            return _inlined(msgspec.json.schema(kind)), _struct_reader(kind)
+            return _of_struct(kind)
         except (TypeError, ValueError, NameError):
             raise MetaError(f"output: {kind!r} has no JSON Schema: {_first_line(error)}", field="output") from error
 
 
-def _struct_reader(kind: type[U]) -> Callable[[str], U]:
+def _of_struct(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
+    schema = _inlined(msgspec.json.schema(kind))
+    return schema, _struct_reader(kind, of_schema_of_type(schema))
+
+
+def _struct_reader(kind: type[U], check: Callable[[Any], None]) -> Callable[[str], U]:
     decoder = msgspec.json.Decoder(kind)
 
     def read(text: str) -> U:
         try:
-            return decoder.decode(text)
+            value = decoder.decode(text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise OutputError(str(error)) from error
+        check(parsed(text))
+        return value
 
     return read
 
 
-def _pydantic_reader(adapter: pydantic.TypeAdapter[U]) -> Callable[[str], U]:
+def _pydantic_reader(adapter: pydantic.TypeAdapter[U], check: Callable[[Any], None]) -> Callable[[str], U]:
     def read(text: str) -> U:
-        parsed(text)  # pydantic takes NaN for a number
+        said = parsed(text)  # pydantic takes NaN for a number
         try:
-            return adapter.validate_json(text)
+            value = adapter.validate_json(text)
         except pydantic.ValidationError as error:
             faults = [(".".join(map(str, fault["loc"])), fault["msg"]) for fault in error.errors(include_url=False)]
             raise OutputError(told(faults)) from error
+        check(said)  # pydantic also takes a text for a number, `true` for 1, and more that the schema does not
+        return value
 
     return read
 
