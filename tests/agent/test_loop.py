@@ -218,6 +218,20 @@ def test_calls_that_cannot_be_made_are_not_asked_about(log: TurnLog) -> None:
     assert run(log, adapter, tools=[add], approve="ask", on_approval=lambda _: None).stopped == "done"
 
 
+@pytest.mark.parametrize("answer", [1, 0, {"approved": True}, b"yes"])
+def test_what_is_no_answer_is_an_error_and_nothing_runs(log: TurnLog, answer: Any) -> None:
+    """It is nobody's refusal; the calls wait for an answer."""
+    called: list[int] = []
+
+    def note(a: int) -> None:
+        called.append(a)
+
+    settings: dict[str, Any] = {"tools": [note], "approve": "ask", "bookmark": "main"}
+    with pytest.raises(RunError, match="on_approval: expected True, False, a text or None for an answer, got"):
+        run(log, Scripted(call(("note", {"a": 1}))), on_approval=lambda _: answer, **settings)
+    assert (called, log.turn("main").meta.role) == ([], "assistant")
+
+
 def test_one_pattern_is_one_pattern(log: TurnLog) -> None:
     """Given as a text it is not taken letter by letter: its star alone would allow everything."""
     result = run(log, Scripted(call(("add", {"a": 1, "b": 2}))), tools=[add], approve="ask", allow="x*")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Sequence
+from types import NoneType
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from turnlog.agent.combined import CombinedTools, no_such_tool
 from turnlog.agent.events import OnEvent, ToolInterrupted
 from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
 from turnlog.agent.policy import Answer, OnApproval, Policy
+from turnlog.agent.run_checks import check_kind
 from turnlog.agent.start import has_result, is_interrupted
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.calls import RecordedToolCall
@@ -85,6 +87,9 @@ class Deciding:
         Args:
             calls: the calls, with what is recorded of them.
             begins: whether calls are begun; otherwise only those are made that an earlier run has begun.
+
+        Raises:
+            RunError: somebody who is asked says what is no answer.
         """
         decisions: list[Decision] = []
         for call in calls:
@@ -148,6 +153,11 @@ class Deciding:
                 return _denied(recorded, DENIED_BY_USER, "person")
 
     async def _asked(self, call: ToolUse) -> Answer:
+        """Return what somebody says of a call.
+
+        Raises:
+            RunError: it is no answer.
+        """
         if self._on_approval is None:
             return None
         before = cancellations()
@@ -156,6 +166,7 @@ class Deciding:
         await asyncio.sleep(0)  # who was asked may have cancelled the run instead
         if cancellations() > before:  # and passed over it
             raise asyncio.CancelledError
+        check_kind("on_approval", said, (bool, str, NoneType), "True, False, a text or None for an answer")
         return said
 
 

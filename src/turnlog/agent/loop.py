@@ -112,7 +112,8 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
         tools: more tools: Python functions and toolboxes. They are entered and left with the run.
         policy: which tool calls may go ahead, how much the run may use, and what is done about failures.
         ask: what each model call says beside the window, and another way to the model than the one that is set up.
-        on_approval: asked for each call that needs approval. Without it the run stops at such a call.
+        on_approval: asked for each call that needs approval. Without it the run stops at such a call. What it returns
+            is True, False, a text or None: see `turnlog.agent.policy.Answer`.
         on_delta: called with each piece of a reply as it comes: a plain function.
         on_event: called with what happens: turns, calls, tools. It is a plain function, too. What it raises ends the
             run, `CancelledError` as a RunError: who wants that cancels the task of the run.
@@ -129,6 +130,7 @@ async def arun(  # noqa: PLR0913 - one argument for each thing that can be said 
     Raises:
         RunError: the run cannot begin, as where an argument is not what it should be, or another one was still at work
             after `policy.wait_s`: nothing was recorded. `why` it stopped is in the result.
+            Or `on_approval` returned what is no answer: the turns so far are recorded.
         UnknownTurnError, UnknownPointerError, UnknownProviderError, UnknownServerError: nothing has this name; nothing
             was recorded.
         MissingKeyError, MissingPackageError: the provider is not set up; nothing was recorded.

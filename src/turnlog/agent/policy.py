@@ -24,7 +24,8 @@ it as a call that was not made; or tell the model that nobody knows. What `appro
 
 Answer = bool | str | None
 """What somebody who is asked says: run it, do not, a text that the model gets in place of the tool's result, or
-nothing (None): then the run stops, with the call unanswered."""
+nothing (None): then the run stops, with the call unanswered. An empty text is a no. Anything else is a `RunError`, and
+no call of the reply is made."""
 
 OnApproval = Callable[[ToolUse], Answer | Awaitable[Answer]]
 """Asked for each tool call that needs approval, and for one that may have had effects in an earlier run, one after the
