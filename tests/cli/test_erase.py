@@ -123,7 +123,7 @@ def test_finish_says_that_nothing_is_left(talk: Command) -> None:
 
 
 def test_finish_erases_what_a_restored_copy_still_has(talk: Command, tmp_path: Path) -> None:
-    """The import says so, `verify` does as long as it is there, and both say how it goes."""
+    """The import says so, `verify` does as long as it is there, and both say how it goes. Nothing else is taken."""
     talk.ok("bookmarks", "set", "noted", "main")
     older, newer = (str(tmp_path / name) for name in ("older.jsonl", "newer.jsonl"))
     talk.ok("export", "--output", older)
@@ -136,6 +136,12 @@ def test_finish_erases_what_a_restored_copy_still_has(talk: Command, tmp_path: P
     found = talk("verify", "--json", **store)
     assert (found.status, len(found.json["damage"])) == (1, 3)
     assert "nobody is here to be asked: --yes erases again the 3 events" in talk.refused("erase", "--finish", **store)
+    for more, said in (
+        (("--dry-run",), "`turnlog verify` names what it would erase again"),
+        (("--turn", "free", "--thread", "free"), "leave out --turn, --thread, or leave out --finish"),
+        (("--subject", "", "--reason", "r", "--by", "me"), "leave out --subject, --reason, --by, or leave out"),
+    ):
+        assert said in talk.refused("erase", "--finish", "--yes", *more, **store)
     assert talk("verify", "--json", **store).json == found.json
     assert talk.ok("erase", "--finish", "--yes", **store).text.startswith("erased again  3 events")
     assert talk.ok("verify", **store).text.startswith("clean")

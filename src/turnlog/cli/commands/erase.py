@@ -110,6 +110,7 @@ def erase(
     imported transcripts. At a terminal you are asked before. Exit status 1 if traces are still in files of the store.
     """
     if finish:
+        _check_finish(which, reason=reason, by=by, dry_run=dry_run)
         with common.open() as log:
             with log.store.read() as transaction:
                 end, there = transaction.log_end(), sum(1 for _ in unerased(transaction))
@@ -142,6 +143,29 @@ def erase(
         _write_report(report, common, feeds)
     _tell_beyond(feeds)
     return 0 if report.remains is None else EXIT_REMAINS
+
+
+def _check_finish(which: Which, *, reason: str | None, by: str | None, dry_run: bool) -> None:
+    """Refuse what `--finish` has no use for: earlier erasures say what goes, and why.
+
+    Raises:
+        UsageError: it is given.
+    """
+    if dry_run:
+        raise UsageError("erase: --finish has no --dry-run: `turnlog verify` names what it would erase again")
+    given = {
+        "--turn": which.turns,
+        "--thread": which.threads,
+        "--subject": which.subject,
+        "--reason": reason,
+        "--by": by,
+    }
+    named = [option for option, value in given.items() if value is not None]
+    if named:
+        raise UsageError(
+            f"erase: --finish is for all that earlier erasures name: leave out {', '.join(named)},"
+            " or leave out --finish to erase something new"
+        )
 
 
 def _delivered_to(log: TurnLog, erasures: Sequence[str]) -> Sequence[FeedState]:
