@@ -9,13 +9,14 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from turnlog.errors import ContentError
-from turnlog.events import TURN, turn_meta
+from turnlog.events import TOOL_END, TURN, Arrival, meta_of, turn_meta
 from turnlog.events.times import ms_of, parse_time, said_at
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.model.blocks import ToolResult, ToolUse, decode_content
 from turnlog.model.meta import TurnMeta, Usage
 from turnlog.model.plain import check_one_of
+from turnlog.model.tool_calls import WITHOUT_A_CALL, ToolEndMeta
 from turnlog.projections.bookmarks import moved_head
 from turnlog.projections.threads import threads_of
 from turnlog.projections.turns import find_links
@@ -84,25 +85,38 @@ class UsageOfTurns(Projection):
 
 
 class ToolActivity(Projection):
-    """The calls of tools that models asked for, and the results: by their ids, or where these are long by a hash."""
+    """The calls of tools that models asked for, and the results: by their ids, or where these are long by a hash.
+
+    And whether each attempt to call a tool came to one. That is public, as an erasure leaves it.
+    """
 
     name = "tools"
-    version = 4
-    topics = (TURN,)
+    version = 5
+    topics = (TURN, TOOL_END)
     schema = (
         "CREATE TABLE tool_calls (position INTEGER, number INTEGER, call TEXT, name TEXT NOT NULL,"
-        " time_ms INTEGER, turn TEXT NOT NULL, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
+        " time_ms INTEGER, turn TEXT NOT NULL, stream TEXT NOT NULL, guest INTEGER NOT NULL,"
+        " PRIMARY KEY (position, number))",
+        "CREATE TABLE tool_ends (position INTEGER PRIMARY KEY, turn TEXT NOT NULL, number INTEGER NOT NULL,"
+        " called INTEGER NOT NULL, guest INTEGER NOT NULL)",
         "CREATE TABLE tool_results (position INTEGER, number INTEGER, call TEXT, is_error INTEGER NOT NULL,"
         " time_ms INTEGER, parent TEXT, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
         "CREATE INDEX tool_calls_by_turn ON tool_calls (call, turn, position)",
         "CREATE INDEX tool_calls_by_stream ON tool_calls (call, stream, position)",
         "CREATE INDEX tool_calls_by_position ON tool_calls (call, position)",
+        "CREATE INDEX tool_ends_by_turn ON tool_ends (turn, number)",
     )
-    tables = ("tool_calls", "tool_results")
+    tables = ("tool_calls", "tool_results", "tool_ends")
 
     def fold(self, db: Any, event: LogEvent) -> None:
-        """Note calls and results. What is sealed is left out."""
+        """Note calls, results, and ends of attempts. Turns that are sealed are left out."""
         recorded = event.recorded
+        guest = int(recorded.arrival is Arrival.GUEST)
+        if event.topic == TOOL_END:
+            end = meta_of(recorded, ToolEndMeta)
+            row = (event.global_position, end.turn, end.block, int(end.ending not in WITHOUT_A_CALL), guest)
+            db.execute("INSERT INTO tool_ends VALUES (?, ?, ?, ?, ?)", row)
+            return
         if recorded.unreadable or recorded.sealed is not None:
             return
         meta = turn_meta(recorded)
@@ -121,8 +135,8 @@ class ToolActivity(Projection):
         for number, block in enumerate(blocks):
             match block:
                 case ToolUse(name=name, id=call):
-                    row = (at, number, _key(call), name, said, header.id, header.stream)
-                    db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                    row = (at, number, _key(call), name, said, header.id, header.stream, guest)
+                    db.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 case ToolResult(tool_use_id=call, is_error=is_error):
                     row = (at, number, _key(call), int(is_error is True), said, parent, header.stream)
                     db.execute("INSERT INTO tool_results VALUES (?, ?, ?, ?, ?, ?, ?)", row)
@@ -170,11 +184,13 @@ class ToolSum(Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: the tool.
-        calls: number of calls that models asked for.
-        results: number of results that there were; a call that was answered in two forks has two.
+        calls: number of calls that models asked for, but for those that were not made.
+        results: number of results that these had; a call that was answered in two forks has two.
         errors: number of those that say they failed.
         mean_ms: mean time from the turn of the call to that of its first result, in milliseconds, as the source of
             imported turns has it; None if there is no result, or none whose time is known.
+        not_called: number of calls that models asked for and that came to no tool, as the log says: they were denied,
+            or somebody or something else answered, or there is no such tool.
     """
 
     name: str
@@ -182,6 +198,7 @@ class ToolSum(Struct, frozen=True, kw_only=True):
     results: int
     errors: int
     mean_ms: float | None
+    not_called: int
 
 
 class UsageView:
@@ -211,16 +228,25 @@ class UsageView:
     def tools(self) -> list[ToolSum]:
         """Return what became of the calls of each tool, the one with most calls first."""
         rows = self._rows(
-            "SELECT c.name, COUNT(*), CAST(COALESCE(SUM(r.results), 0) AS BIGINT),"
+            "SELECT c.name, CAST(SUM(c.called) AS BIGINT), CAST(COALESCE(SUM(r.results), 0) AS BIGINT),"
             " CAST(COALESCE(SUM(r.errors), 0) AS BIGINT),"
             # No `AVG`: the engines round it differently.
-            " CAST(COALESCE(SUM(r.first_ms - c.time_ms), 0) AS BIGINT), COUNT(r.first_ms - c.time_ms)"
-            f" FROM tool_calls c LEFT JOIN ({_ANSWERED}) AS r ON r.call = c.call AND r.answers = c.position"
+            " CAST(COALESCE(SUM(r.first_ms - c.time_ms), 0) AS BIGINT), COUNT(r.first_ms - c.time_ms),"
+            " CAST(SUM(1 - c.called) AS BIGINT)"
+            f" FROM ({_ASKED_FOR}) AS c LEFT JOIN ({_ANSWERED}) AS r"
+            " ON r.call = c.call AND r.answers = c.position AND c.called = 1"
             " GROUP BY c.name ORDER BY 2 DESC, 1"
         )
         return [
-            ToolSum(name=name, calls=calls, results=results, errors=errors, mean_ms=ms / timed if timed else None)
-            for name, calls, results, errors, ms, timed in rows
+            ToolSum(
+                name=name,
+                calls=calls,
+                results=results,
+                errors=errors,
+                mean_ms=ms / timed if timed else None,
+                not_called=not_called,
+            )
+            for name, calls, results, errors, ms, timed, not_called in rows
         ]
 
     def _by_thread(self, transaction: ReadTransaction) -> list[UsageSum]:
@@ -258,6 +284,13 @@ class UsageView:
 
 _UNTOLD = f"CASE WHEN {' AND '.join(f'{name} = 0' for name in _TOKENS)} THEN 1 ELSE 0 END"
 _SUMS = "COUNT(*), " + ", ".join(f"CAST(COALESCE(SUM({each}), 0) AS BIGINT)" for each in (_UNTOLD, *_TOKENS))
+
+_ASKED_FOR = (
+    "SELECT name, call, position, time_ms, COALESCE((SELECT MAX(e.called) FROM tool_ends e"
+    " WHERE e.turn = t.turn AND e.number = t.number AND e.guest <= t.guest), 1) AS called FROM tool_calls t"
+)
+"""Calls, with whether one of their attempts came to a tool; one of which no end is recorded did. What another log says
+of a turn of this one does not count."""
 
 _CALLS = "SELECT MAX(position) FROM tool_calls WHERE call = r.call"
 _ANSWERS = (

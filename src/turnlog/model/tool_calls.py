@@ -20,6 +20,9 @@ was stopped while the tool was at work, so that it may have had effects. `unknow
 was at work, and nobody knows.
 """
 
+WITHOUT_A_CALL: frozenset[str] = frozenset({"answer", "denied", "not_called"})
+"""The endings of calls that came to no tool."""
+
 MAY_HAVE_HAD_EFFECTS: frozenset[str] = frozenset({"given_up", "broken_off", "unknown"})
 """The endings of calls that may have done all, some or nothing of what they were to do."""
 

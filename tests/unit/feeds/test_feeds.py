@@ -27,7 +27,7 @@ from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.listings import Listings
 from turnlog.feeds.search import Search, terms_of, words_of
 from turnlog.feeds.usage import TOKENS_MAX, UsageSum
-from turnlog.model import Origin, Usage
+from turnlog.model import Origin, ToolUse, Usage
 
 
 @pytest.fixture(params=["memory", "file", "postgres"])
@@ -714,6 +714,45 @@ def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
     assert log.feeds.tools()[0].results < adding.results
     log.erase(thread=log.turn("main").id, reason="asked")
     assert log.feeds.tools() == []
+
+
+def test_what_came_to_no_tool_is_no_call(log: TurnLog) -> None:
+    """It was denied, answered in its place, or there is no such tool. What was asked for again, and made, is a call."""
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    def denying(asked: ToolUse) -> Any:
+        return "I have looked" if asked.id == "answer" else False
+
+    run(log, Scripted(call(("look", {}), ("nope", {})), say("Done.")), bookmark="main", tools=[look], approve="never")
+    [asked] = [turn.id for turn in log.ancestry("main") if turn.meta.role == "assistant"][:1]
+    answered = _use("look", "answer")
+    log.add_turn([answered], role="assistant", continues="main")
+    run(log, Scripted(say("Done.")), None, continues="main", tools=[look], approve="ask", on_approval=denying)
+    counted = {each.name: msgspec.structs.astuple(each)[1:] for each in log.feeds.tools()}
+    assert counted == {"look": (0, 0, 0, None, 2), "nope": (0, 0, 0, None, 1)}
+    run(log, Scripted(say("Done.")), None, continues=asked, bookmark=False, tools=[look])
+    looked, nothing = log.feeds.tools()
+    assert (looked.name, looked.calls, looked.not_called, nothing.not_called) == ("look", 1, 1, 1)
+    results = log.turn("main").continues[0]
+    log.erase(turn=results, reason="asked")
+    assert [(each.calls, each.not_called) for each in log.feeds.tools()] == [(1, 1), (0, 1)]
+
+
+def test_what_another_log_says_of_a_call_does_not_count(log: TurnLog) -> None:
+    """Not even that it was denied."""
+    log.add_turn([_use("look", "call")], role="assistant", bookmark="main")
+    with TurnLog.open("memory://") as other:
+        for source, target in ((log, other), (other, log)):
+            exported = BytesIO()
+            source.export(exported)
+            target.import_turnlog(BytesIO(exported.getvalue()))
+            if target is other:
+                run(other, Scripted(say("Done.")), None, continues="main", tools=[], approve="never")
+        assert [each.not_called for each in other.feeds.tools()] == [1]
+    assert [(each.calls, each.not_called) for each in log.feeds.tools()] == [(1, 0)]
 
 
 def test_imported_tools_took_the_time_that_their_source_says(log: TurnLog) -> None:

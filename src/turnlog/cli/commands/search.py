@@ -121,7 +121,7 @@ def usage(
             with log.store.read() as transaction:
                 sealed = transaction.seal_policy() is not None
             rows = [_tool_row(each) for each in sums]
-            head = ["tool", "calls", "results", "errors", "mean time"]
+            head = ["tool", "calls", "results", "errors", "mean time", "not called"]
         else:
             sums = log.feeds.usage(key, progress=progress)
             names = [each.key or "-" for each in sums]
@@ -169,7 +169,12 @@ def _row(each: UsageSum, name: str) -> list[Piece]:
 
 def _tool_row(each: ToolSum) -> list[Piece]:
     numbers = (each.calls, each.results, each.errors)
-    return [(one_line(each.name), "cyan"), *(f"{number:,}" for number in numbers), _ms(each.mean_ms)]
+    return [
+        (one_line(each.name), "cyan"),
+        *(f"{number:,}" for number in numbers),
+        _ms(each.mean_ms),
+        f"{each.not_called:,}",
+    ]
 
 
 def _ms(milliseconds: float | None) -> str:
