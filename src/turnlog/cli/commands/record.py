@@ -130,7 +130,7 @@ def _record(
         UsageError: it may be recorded or not.
         UntoldError: it is recorded, and could not be printed.
     """
-    turn_id = arguments["id"] or new_id()
+    turn_id = new_id() if arguments["id"] is None else arguments["id"]
     again = f"adding it again with --id {turn_id} records nothing twice"
     told = False
 
