@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
+from turnlog.cli.failures import UsageError
 from turnlog.cli.text import count, one_line
 from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
 
@@ -20,18 +22,34 @@ _PARSED_CHARACTERS_MAX = 1_000_000
 """A longer text is not looked into, so that nothing waits for it."""
 
 
-def value_of(text: str) -> object:
+def value_of(text: str, where: str) -> object:
     """Return the value of JSON text that a person gave.
 
+    Args:
+        text: the text.
+        where: the option or the file that it stands in.
+
     Raises:
+        UsageError: an object in it has a key twice, of which one would be dropped.
         UnicodeEncodeError, msgspec.DecodeError: it is no JSON, or not in UTF-8.
         RecursionError: it is nested deeper than `JSON_DEPTH_MAX`, whatever this version of Python can read.
     """
+    import json  # noqa: PLC0415 - few commands need it
+
     encoded = text.encode()
     value: object = msgspec.json.decode(encoded)
     if is_deeper(encoded, JSON_DEPTH_MAX):
         raise RecursionError(f"nested deeper than {JSON_DEPTH_MAX} levels")
+    json.loads(encoded, object_pairs_hook=partial(_check_keys, where), parse_int=str, parse_float=str)
     return value
+
+
+def _check_keys(where: str, members: list[tuple[str, object]]) -> None:
+    known: set[str] = set()
+    for name, _ in members:
+        if name in known:
+            raise UsageError(f"{where}: the key {name!r} comes twice")
+        known.add(name)
 
 
 def shortened(text: bytes) -> str:

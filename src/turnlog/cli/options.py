@@ -180,10 +180,10 @@ def json_object(text: str, option: str) -> dict[str, Any]:
     """Return the JSON object that was given with an option.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is none, or a key comes twice.
     """
     try:
-        value = value_of(text)
+        value = value_of(text, option)
     except UnicodeEncodeError as error:
         raise UsageError(f"{option} is not UTF-8") from error
     except msgspec.DecodeError as error:

@@ -22,7 +22,7 @@ def parse_parameters(given: Sequence[str]) -> dict[str, Any]:
     """Return parameters by name. A value is JSON where it reads as JSON, else text.
 
     Raises:
-        UsageError: one is not of the form NAME=VALUE, or is given twice.
+        UsageError: one is not of the form NAME=VALUE, or is given twice, as a key in it may be.
     """
     found: dict[str, Any] = {}
     for text in given:
@@ -32,7 +32,7 @@ def parse_parameters(given: Sequence[str]) -> dict[str, Any]:
         if name in found:
             raise UsageError(f"--param {name} is given twice")
         try:
-            found[name] = value_of(value)
+            found[name] = value_of(value, f"--param {name}")
         except msgspec.DecodeError:
             found[name] = value
         except UnicodeEncodeError as error:
@@ -46,14 +46,14 @@ def parse_schema(given: str) -> Output[Any]:
     """Return what a reply is to be from a JSON Schema: a file, or the JSON itself.
 
     Raises:
-        UsageError: the file cannot be read, or is not a JSON object.
+        UsageError: the file cannot be read, is not a JSON object, or has a key twice.
         MetaError: it is no JSON Schema.
     """
     is_text = given.lstrip().startswith("{") or (_is_json(given) and not Path(given).exists())
     where = "--schema" if is_text else given
     try:
         text = given if is_text else Path(given).read_text(encoding="utf-8")
-        schema = value_of(text)
+        schema = value_of(text, where)
     except OSError as error:
         raise UsageError(f"--schema {given!r}: {os_reason(error)}: give a file, or a JSON Schema itself") from error
     except (msgspec.DecodeError, UnicodeError) as error:
