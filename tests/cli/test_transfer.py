@@ -376,8 +376,10 @@ class TestExportAs:
         assert (markdown.status, markdown.text.startswith("# main\n")) == (0, True)
         told = f"turnlog: dropped: inherited of turn {turn_id('a')} and 1 more: a page has no options\n"
         assert markdown.stderr == told
-        for form in ("markdown", "html"):
-            assert "is a page, and no JSON" in turnlog.refused("export", "main", "--format", form, "--json")
+        for form, what in (("markdown", "a page"), ("html", "a page"), ("geppetto", "YAML")):
+            assert f"--format {form} is {what}, and no JSON" in turnlog.refused(
+                "export", "main", "--format", form, "--json"
+            )
         page = tmp_path / "page.html"
         assert "5 turns" in turnlog("export", "main", "--format", "html", "-o", page).text
         assert page.read_bytes().startswith(b"<!doctype html>")

@@ -36,8 +36,8 @@ from turnlog.registers import ImportedRegister
 _NAMES_MAX = 5
 """How many bookmarks are named to people; --json names all."""
 
-_PAGES = ("html", "markdown")
-"""Forms that are no JSON."""
+_NO_JSON = {"geppetto": "YAML", "html": "a page", "markdown": "a page"}
+"""Forms that are no JSON, and what they are."""
 
 _REDACT = RedactOptions()
 _ALL = ExportChoice()
@@ -362,9 +362,9 @@ def export(
             raise UsageError(
                 f"export: --format {form} writes HEADISH and its ancestry: limits and filters are for --format turnlog"
             )
-        if common.json and form in _PAGES and (output is None or _is_standard(output)):
+        if common.json and form in _NO_JSON and (output is None or _is_standard(output)):
             raise UsageError(
-                f"export: --format {form} is a page, and no JSON: leave out --json, or write it with -o FILE"
+                f"export: --format {form} is {_NO_JSON[form]}, and no JSON: leave out --json, or write it with -o FILE"
             )
         _export_as(form, headish, output, common, force=force)
         return
