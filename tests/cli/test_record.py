@@ -216,3 +216,24 @@ def test_document_refuses_what_it_cannot_record(turnlog: Command, tmp_path: Path
     assert turnlog.refused("document", path, "--max-bytes", "3") == (
         f"document {str(path)!r} has 4 bytes, more than the limit of 3: raise the limit or split it"
     )
+
+
+def test_a_bookmark_that_hides_a_turn_is_told(turnlog: Command) -> None:
+    """Once, where its name meant a turn; and not where nothing was recorded."""
+    first = turnlog.ok("add", "one", "-b", "ferry", "--json").json["id"]
+    turnlog.ok("add", "two", "-c", "ferry")
+
+    def hides(*arguments: str, name: str = "ferry~1") -> bool:
+        told = turnlog(*arguments).stderr
+        assert told in ("", f"turnlog: {name!r} means this bookmark from now on, and not turn {first} any more\n")
+        return bool(told)
+
+    assert [hides("add", "other", "-b", "ferry~1"), hides("add", "more", "-b", "ferry~1")] == [True, False]
+    turnlog.ok("bookmarks", "rename", "ferry~1", "other")
+    assert [hides("bookmarks", "set", "ferry~1", "ferry"), hides("bookmarks", "delete", "ferry~1")] == [True, False]
+    assert [hides("bookmarks", "rename", "other", "ferry~7"), hides("bookmarks", "rename", "ferry~7", "ferry~1")] == [
+        False,
+        True,
+    ]
+    assert "role: 'robot'" in turnlog.refused("add", "x", "--role", "robot", "-b", first[:20])
+    assert hides("add", "x", "-b", first[:20], name=first[:20])

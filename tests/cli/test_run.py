@@ -71,6 +71,15 @@ def test_a_thread_of_system_turns_alone_is_not_sent(turnlog: Command) -> None:
         assert log.calls.of("main") == []
 
 
+def test_run_says_which_turn_its_new_bookmark_hides(turnlog: Command, server: WireServer) -> None:
+    """Also where the call fails: the question is recorded, and has moved the bookmark."""
+    first = turnlog.ok("add", "one", "-b", "ferry", "--json").json["id"]
+    turnlog.ok("add", "two", "-c", "ferry")
+    told = f"turnlog: 'ferry~1' means this bookmark from now on, and not turn {first} any more\n"
+    server.answers += [whole(b"{}", status=400), WIRE.reply("Hello")]
+    assert [told in run(turnlog, "Hi", "-p", "kilo", "-b", "ferry~1").stderr for _ in range(2)] == [True, False]
+
+
 def test_run_streams_text_to_stdout_and_says_where_it_is_on_stderr(turnlog: Command, server: WireServer) -> None:
     """The text is as it came, with a line feed at its end."""
     server.answers.append(WIRE.reply("Hello,\r\n\x1bworld"))

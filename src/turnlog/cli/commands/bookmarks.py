@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from turnlog.cli.completing import BOOKMARK, HEADISH
 from turnlog.cli.filters import BookmarkListing, none_of
+from turnlog.cli.hidden_turns import telling_of_hidden
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.paging import paging
@@ -83,7 +84,7 @@ def set_(
         The turn, by id or by another bookmark.
     """
     expected = False if expected_head == "none" else expected_head
-    with common.open() as log:
+    with common.open() as log, telling_of_hidden(log, name):
         try:
             bookmark = log.bookmarks.set(name, headish, expected_head=expected)
         except UnknownTurnError as error:
@@ -112,7 +113,7 @@ def rename(name: Annotated[str, BOOKMARK], to: str, /, *, common: Common = COMMO
     to
         Its new name.
     """
-    with common.open() as log:
+    with common.open() as log, telling_of_hidden(log, to):
         log.bookmarks.rename(name, to)
         bookmark = log.bookmarks.get(to)
     _report(bookmark, common, "has its new name, and is at")

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from turnlog.cli.completing import POINTER
 from turnlog.cli.failures import UsageError
+from turnlog.cli.hidden_turns import telling_of_hidden
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.redaction import tell_redacted
@@ -134,6 +135,10 @@ def _record(
     again = f"adding it again with --id {turn_id} records nothing twice"
     told = False
 
+    def record(log: TurnLog) -> Turn:
+        with telling_of_hidden(log, arguments["bookmark"]):
+            return act(log, {**arguments, "id": turn_id})
+
     def tell(recorded: Turn) -> None:
         nonlocal told
         told = True
@@ -142,7 +147,7 @@ def _record(
             _report(recorded, common)
 
     try:
-        common.record(lambda log: act(log, {**arguments, "id": turn_id}), redact=redact.redact, tell=tell)
+        common.record(record, redact=redact.redact, tell=tell)
     except UncertainError as error:
         raise UsageError(f"{error}: its id is {turn_id}, and {again}") from error
     except KeyboardInterrupt as stop:

@@ -13,6 +13,7 @@ from turnlog.agent.own_loop import OwnLoop
 from turnlog.agent.result import RunResult
 from turnlog.cli.approval import Approval
 from turnlog.cli.failures import EXIT_USAGE, UntoldError, UsageError, error_said, from_when
+from turnlog.cli.hidden_turns import telling_of_hidden
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.live import Live
 from turnlog.cli.options import COMMON, Common
@@ -74,7 +75,7 @@ def run(
     live = Live(json=common.json, value=output is not None)
     if common.is_new:
         refuse_early(common, content, options, arguments)
-    with common.open(create=True, redact=options.redact) as log:
+    with common.open(create=True, redact=options.redact) as log, telling_of_hidden(log, bookmark):
         options.register(log)
         began_s = time.monotonic()
         attached = _attached(log, options)
