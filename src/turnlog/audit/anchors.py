@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from turnlog.audit.arrivals import Arrivals, Run, first_difference, fits
+from turnlog.audit.arrivals import Arrivals, Run, first_difference, fits, has_guests_of
 from turnlog.audit.checkpoints import Checkpoint, open_checkpoint, parse_checkpoint
 from turnlog.audit.merkle import HASH_BYTES, Frontier
 from turnlog.audit.notes import Verifier, parse_note
@@ -219,9 +219,14 @@ class Roots:
                 )
                 self._findings.add(f"{anchor.place}: a checkpoint of {anchor.size} events with another root: {where}")
             elif not fits(anchor.checkpoint, self._arrivals.runs):
+                what = (
+                    "what is said to be recorded here, or restored, was changed since, or the checkpoint was signed in "
+                    "a copy that was restored from an export"
+                    if has_guests_of(anchor.checkpoint, self._arrivals.runs)
+                    else "what is said to be recorded here, restored, or of another log, was changed since"
+                )
                 self._findings.add(
-                    f"{anchor.place}: a checkpoint of {anchor.size} events that came in another way: "
-                    "what is said to be recorded here, restored, or of another log, was changed since"
+                    f"{anchor.place}: a checkpoint of {anchor.size} events that came in another way: {what}"
                     f"{self._first_changed(anchor)}"
                 )
             else:

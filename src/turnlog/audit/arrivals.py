@@ -68,6 +68,14 @@ def fits(checkpoint: Checkpoint, runs: Sequence[Run]) -> bool:
     return exact[0] == _hash(runs, size) and guests in ([], [_hash(_as_recorded(runs), size)])
 
 
+def has_guests_of(checkpoint: Checkpoint, runs: Sequence[Run]) -> bool:
+    """Tell whether a checkpoint was signed where some events were restored, and where these same ones were guests.
+
+    That is so for a log whose restored copy has signed it, though it does not fit.
+    """
+    return _said(checkpoint)[1] == [_hash(_as_recorded(runs), checkpoint.size)]
+
+
 def first_difference(runs: Sequence[Run], others: Sequence[Run]) -> int | None:
     """Return the first global position at which the arrivals of two lists of runs differ; None where none does."""
     for (position, arrival), (other_position, other_arrival) in zip(runs, others, strict=False):

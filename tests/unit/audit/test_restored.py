@@ -114,6 +114,19 @@ def test_copy_and_its_copy_fit_what_each_log_before_has_signed(path: Path, elsew
     assert _verified(second, elsewhere).anchored == 0
 
 
+def test_what_a_restored_copy_has_signed_is_said_to_be_that(path: Path, elsewhere: Path, tmp_path: Path) -> None:
+    """The original does not fit it, though nothing was changed there; where a guest was made its own, that is told."""
+    signed_there = tmp_path / "there"
+    with TurnLog.open(f"sqlite:///{_restored(path, tmp_path / 'copy.db')}") as copy:
+        copy.audit.checkpoint(SIGNER, to=[Folder(signed_there)])
+    cause = "was changed since, or the checkpoint was signed in a copy that was restored from an export"
+    report = _verified(path, signed_there)
+    assert [cause in damage.what for damage in report.damage] == [True]
+    _edit(path, f"UPDATE stored_events SET arrival = 2 WHERE notification_id = 3; {DROPPED}")
+    told = [damage.what for damage in _verified(path, signed_there).damage if "another way" in damage.what]
+    assert ([cause in what for what in told], ["of another log" in what for what in told]) == ([False] * 2, [True] * 2)
+
+
 def test_all_made_restored_ones_are_what_a_restore_makes(path: Path, elsewhere: Path) -> None:
     """That cannot be told: registers wait to be confirmed again."""
     _edit(path, f"UPDATE stored_events SET arrival = 1; {DROPPED}")
