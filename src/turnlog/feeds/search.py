@@ -198,7 +198,8 @@ class Found(Struct, frozen=True, kw_only=True):
         role: who said it.
         model: the model, of a reply.
         time: when it was said, ISO 8601 in UTC.
-        snippet: a piece of its text. What was found stands between the two `MARKS`.
+        snippet: a piece of its text. Each word or phrase that was found stands between U+0002 and U+0003 (`MARKS`),
+            which no text that is indexed has.
     """
 
     turn: str
