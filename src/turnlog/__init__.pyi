@@ -14,6 +14,7 @@ from .agent.events import (
     ToolsNoted,
     ToolStarted,
     TurnRecorded,
+    UsageMissing,
 )
 from .agent.middleware import CallModel, CallTool, ModelCall, ModelMiddleware, ToolCall, ToolMiddleware
 from .agent.opening import Attached
@@ -246,6 +247,7 @@ __all__ = [
     "UntrustedRegisterError",
     "UnusableKeyError",
     "Usage",
+    "UsageMissing",
     "VerifyReport",
     "agent",
     "audit",

@@ -1,7 +1,7 @@
 """Why runs stop, how they are resumed, and what keeps one from beginning."""
 
 import threading
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from tests.agent.running import contents, results, run, values
@@ -22,6 +22,7 @@ from turnlog import (
     UnknownTurnError,
     UnsupportedContentError,
 )
+from turnlog.agent.events import RunEvent, UsageMissing
 from turnlog.agent.toolbox import ToolOutcome
 
 
@@ -89,6 +90,21 @@ def test_limits_stop_before_tools_run_and_the_run_can_be_resumed(
 def test_a_reply_that_goes_beyond_the_limit_is_done_all_the_same(log: TurnLog) -> None:
     """The limit is for what comes after it."""
     assert run(log, Scripted(say("Long.", tokens=1000)), total_tokens_max=10, iterations_max=1).stopped == "done"
+
+
+@pytest.mark.parametrize("limit", [{"total_tokens_max": 15}, {}])
+def test_a_limit_of_tokens_that_counts_nothing_is_told_once(log: TurnLog, limit: dict[str, Any]) -> None:
+    """The run goes on: replies that say no usage are not counted, and only who has set a limit hears of it."""
+
+    def look() -> str:
+        return "seen"
+
+    calls = [call(("look", {}), tokens=tokens) for tokens in (10, 0, 0)]
+    told: list[RunEvent] = []
+    result = run(log, Scripted(*calls, say("Done.", tokens=0)), tools=[look], on_event=told.append, **limit)
+    assert result.stopped == "done"
+    missing = [event.to_record() for event in told if isinstance(event, UsageMissing)]
+    assert missing == ([{"call": result.calls[1]}] if limit else [])
 
 
 def test_a_failing_tool_stops_the_run_where_the_policy_says_so(log: TurnLog) -> None:

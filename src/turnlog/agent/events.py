@@ -113,6 +113,23 @@ class CallRetried(Struct, frozen=True, kw_only=True):
         return msgspec.structs.asdict(self) | {"error": self.error}
 
 
+class UsageMissing(Struct, frozen=True, kw_only=True):
+    """A reply does not say how many tokens it took: the run's limit of tokens does not count it.
+
+    It is told once a run, and only where the policy has such a limit.
+
+    Attributes:
+        call: the call.
+    """
+
+    kind: ClassVar[str] = "usage_missing"
+    call: str
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return {"call": self.call}
+
+
 class OutputRefused(Struct, frozen=True, kw_only=True):
     """A reply is not the value that was asked for: the model is told so, and is asked again.
 
@@ -264,6 +281,7 @@ RunEvent = (
     | BookmarkLeft
     | CallStarted
     | CallRetried
+    | UsageMissing
     | OutputRefused
     | ToolStarted
     | ToolProgress

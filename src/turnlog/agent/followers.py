@@ -21,6 +21,7 @@ from turnlog.agent.events import (
     ToolInterrupted,
     ToolRetried,
     TurnRecorded,
+    UsageMissing,
 )
 from turnlog.agent.letting_go import GRACE_S, ended_or_left
 from turnlog.agent.policy import OnApproval
@@ -109,6 +110,8 @@ def note(event: RunEvent) -> None:
             _log.info("another run is at work on turn %s: waiting up to %.0f s", event.turn.id, event.wait_s)
         case OutputRefused():
             _log.info("the reply in turn %s is not what was asked for: the model is told", event.turn.id)
+        case UsageMissing():
+            _log.warning("call %s: its reply says no usage, and the limit of tokens does not count it", event.call)
         case CallStarted():
             _log.debug("call %s: %s, %s, %d bytes", event.call, event.provider, event.model, event.request_bytes)
         case TurnRecorded():

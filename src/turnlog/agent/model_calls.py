@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.agent.combined import CombinedTools
-from turnlog.agent.events import CallRetried, CallStarted
+from turnlog.agent.events import CallRetried, CallStarted, UsageMissing
 from turnlog.agent.followers import Followers
 from turnlog.agent.letting_go import GRACE_S, ended_or_left
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
@@ -69,6 +69,8 @@ class ModelCalls:
         self._layers = layers
         self._shown = False
         """Whether anything of the reply that arrives was shown."""
+        self._counts_tokens = policy.total_tokens_max is not None
+        """Whether it is to be told where a reply says no usage."""
         self.iterations = 0
         """How often the model was asked. Tries of one call count once."""
         self.response: Response | None = None
@@ -218,6 +220,10 @@ class ModelCalls:
         self.response = response
         self.usage = summed(self.usage, response.usage)
         await self._recording.reply(call, events, response, api_key=key)
+        says_usage = response.usage is not None and response.usage.total_tokens > 0
+        if self._counts_tokens and response.error is None and not says_usage:
+            self._counts_tokens = False
+            self._followers.tell(UsageMissing(call=call))
         return response
 
     async def _record_own(self, response: Response, target: Target) -> None:

@@ -65,7 +65,8 @@ class Policy(Struct, frozen=True, kw_only=True):
             so that the reply of the other one is on a branch that no bookmark is at. To refuse that, give
             `expected_head`.
         total_tokens_max: how many tokens its model calls may take, all kinds together; None for no limit. The reply
-            that goes beyond it is recorded, and is the last one.
+            that goes beyond it is recorded, and is the last one. A reply that does not say what it took is not
+            counted, which the run tells once (`UsageMissing`): `iterations_max` and `time_max_s` hold then too.
         tool_timeout_s: how long one call of a tool may take, in seconds. A registered time-out of an MCP server wins.
         parallel_max: how many tools may run at the same time, at least 1.
         result_bytes_max: how much text of a tool's result goes to the model, in bytes of UTF-8, at least 1; None for

@@ -24,6 +24,7 @@ from turnlog.agent.events import (
     ToolsNoted,
     ToolStarted,
     TurnRecorded,
+    UsageMissing,
 )
 from turnlog.agent.progress import Progress
 from turnlog.agent.result import RunResult
@@ -156,7 +157,7 @@ class Live:
             case TurnRecorded():
                 self._at_work.clear()
                 tell_redacted(event.turn)
-            case HeadBusy() | BookmarkLeft() | ToolsNoted():
+            case HeadBusy() | BookmarkLeft() | ToolsNoted() | UsageMissing():
                 self._warn(event)
             case ToolProgress():
                 pass  # it is a part of what is waited for
@@ -166,7 +167,7 @@ class Live:
         """Which tools are at work, and how far they have come."""
         return ", ".join(" ".join(filter(None, (name, self._progress.get(name)))) for name in self._at_work)
 
-    def _warn(self, event: HeadBusy | BookmarkLeft | ToolsNoted) -> None:
+    def _warn(self, event: HeadBusy | BookmarkLeft | ToolsNoted | UsageMissing) -> None:
         match event:
             case HeadBusy():
                 said = f"another run is at work on {event.turn.id}: waiting for it, {event.wait_s:g} s at most"
@@ -175,6 +176,8 @@ class Live:
                 return
             case ToolsNoted():
                 said = one_line(event.note)
+            case UsageMissing():
+                said = "the provider does not say how many tokens it took: the limit of tokens does not count them"
         self.line((f"! {said}", "yellow"))
         if isinstance(event, HeadBusy):
             self._waiting.begin("waiting for another run")

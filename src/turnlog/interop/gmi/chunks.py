@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import cast
+from typing import TypeAlias, cast
 
 from pydantic import JsonValue
 
@@ -23,6 +23,7 @@ from turnlog.agent.events import (
     ToolsNoted,
     ToolStarted,
     TurnRecorded,
+    UsageMissing,
 )
 from turnlog.ids import new_id
 from turnlog.interop.gmi.masking import Keys
@@ -48,6 +49,10 @@ _PIECES = {"text": GMIOutputChunkType.TEXT_DELTA, "thinking": GMIOutputChunkType
 
 OnChunk = Callable[[GMIOutputChunk], None]
 """Called with each chunk, in order, in the event loop of the run."""
+
+
+_Noted: TypeAlias = ToolInterrupted | HeadBusy | BookmarkLeft | CallRetried | OutputRefused | ToolsNoted | UsageMissing
+"""Events of which there is a line to note, and no more."""
 
 
 class Teller:
@@ -160,22 +165,28 @@ class Teller:
                 details["toolCallId"] = call.id
                 line = f"the tool {quoted(call.name)} failed: {said}"
                 self.tell(GMIOutputChunkType.SYSTEM_MESSAGE, line, metadata=details)
-            case ToolInterrupted():
-                self.note(f"the tool {quoted(event.call.name)} {_interrupted(event)}: it may have had effects")
-            case HeadBusy(wait_s=wait_s):
-                self.note(f"another run is at work here: it is waited for, {wait_s:g} s at most")
-            case BookmarkLeft(bookmark=bookmark):
-                self.note(
-                    f"bookmark {quoted(bookmark)} was moved or deleted meanwhile: the run has a branch of its own"
-                )
-            case CallRetried(error=error, wait_s=wait_s):
-                self.note(f"{self.keys.masked(error.message)}: tried again in {wait_s:.3g} s")
-            case OutputRefused(why=why):
-                self.note(f"the reply is not what was asked for: {why}")
-            case ToolsNoted(note=note):
-                self.note(note)
             case ToolStarted() | ToolProgress() | ToolRetried() | ToolFinished():
                 pass
+            case _:
+                self.note(self._said_of(event))
+
+    def _said_of(self, event: _Noted) -> str:
+        """Return what to note of an event."""
+        match event:
+            case ToolInterrupted():
+                return f"the tool {quoted(event.call.name)} {_interrupted(event)}: it may have had effects"
+            case HeadBusy(wait_s=wait_s):
+                return f"another run is at work here: it is waited for, {wait_s:g} s at most"
+            case BookmarkLeft(bookmark=bookmark):
+                return f"bookmark {quoted(bookmark)} was moved or deleted meanwhile: the run has a branch of its own"
+            case CallRetried(error=error, wait_s=wait_s):
+                return f"{self.keys.masked(error.message)}: tried again in {wait_s:.3g} s"
+            case OutputRefused(why=why):
+                return f"the reply is not what was asked for: {why}"
+            case ToolsNoted(note=note):
+                return note
+            case UsageMissing():
+                return "the provider does not say how many tokens it took: the limit of tokens does not count them"
 
     def repeat(self, turn: Turn) -> None:
         """Tell of a reply that was recorded before."""
