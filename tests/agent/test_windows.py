@@ -6,7 +6,7 @@ from msgspec import Raw
 from tests.agent.running import results, run
 from tests.agent.scripted import Scripted, call, say
 
-from turnlog import ContentError, ErasedError, TurnLog
+from turnlog import ContentError, ErasedError, RunError, TurnLog
 from turnlog.model import ContextWindow, Message
 
 TOLD = b'[{"type":"text","text":"Answer in verse."}]'
@@ -48,6 +48,16 @@ def test_model_is_asked_with_what_on_window_returns(log: TurnLog) -> None:
     checks = list(log.calls.check("main", adapter=lambda *_: Scripted()))
     assert [(check.difference, check.reply_difference) for check in checks] == [(None, None)] * 2
     assert not log.verify().damage
+
+
+def test_a_window_that_leaves_nothing_to_ask_names_on_window(log: TurnLog) -> None:
+    """As one that has results alone, whose calls it leaves out."""
+
+    def last(window: ContextWindow) -> ContextWindow:
+        return msgspec.structs.replace(window, messages=window.messages[-1:])
+
+    with pytest.raises(RunError, match=r"the window that on_window returned has no message .*: keep what is asked"):
+        run(log, Scripted(call(("add", {"a": 1, "b": 2}))), "1 + 2?", tools=add, on_window=last)
 
 
 def test_on_window_may_be_a_coroutine_function_and_leave_messages_out(log: TurnLog) -> None:

@@ -149,12 +149,16 @@ class ModelCalls:
         while True:
             window = await self._log.executors.run_read(self._log.context, head.id)
             wanted = await self._followers.shown(window)
+            is_own = wanted is window
             window, change = await self._log.executors.run_read(self._reading.to_ask, window, wanted, given.tools)
             request = await self._log.executors.run_read(prepare, window)
             if not request.messages:  # which no API takes
+                whose, advice = "the thread", "give content too"
+                if not is_own:
+                    whose, advice = "the window that on_window returned", "keep what is asked, and calls with results"
                 raise RunError(
-                    f"there is nothing to ask: to {target.adapter.name} the thread has no message beside system turns: "
-                    "give content too"
+                    f"there is nothing to ask: to {target.adapter.name} {whose} has no message beside system turns: "
+                    f"{advice}"
                 )
             del window, wanted  # as large as the request
             try:
