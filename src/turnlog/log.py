@@ -430,7 +430,7 @@ class TurnLog:
             inherited: see `add_turn`.
             cache: see `add_turn`.
             content_type: the MIME type; by default that of the name's extension, else what the content looks like.
-            name: the name to show; by default the file's.
+            name: the name to show, not empty; by default the file's.
             bytes_max: the largest size to accept, in bytes.
             id: see `add_turn`.
             subject: see `add_turn`.

@@ -213,6 +213,7 @@ def test_document_refuses_what_it_cannot_record(turnlog: Command, tmp_path: Path
     assert turnlog.refused("document", tmp_path / "none") == f"there is no file {str(tmp_path / 'none')!r}"
     assert not turnlog.store.exists()
     assert "is a folder" in turnlog.refused("document", tmp_path)
+    assert "document_name: '' is no name" in turnlog.refused("document", path, "--name", "")
     assert turnlog.refused("document", path, "--max-bytes", "3") == (
         f"document {str(path)!r} has 4 bytes, more than the limit of 3: raise the limit or split it"
     )

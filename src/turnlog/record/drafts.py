@@ -184,7 +184,7 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
             content_type=media_type(path, payload)
             if content_type is None
             else check_media_type(check_type(content_type, str, "content_type")),
-            document_name=check_type(path.name if name is None else name, str, "document_name"),
+            document_name=_document_name(path.name if name is None else name),
             original_path=check_type(str(path.absolute()), str, "original_path"),
             file_size=len(payload),
             inherited=check_inherited(inherited, {}),
@@ -197,6 +197,13 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
         id=None if id is None else parse_id(check_type(id, str, "id")),
         subject=check_subject(subject),
     )
+
+
+def _document_name(name: str) -> str:
+    text = check_type(name, str, "document_name")
+    if not text:
+        raise MetaError("document_name: '' is no name: give one, or none for that of the file", field="document_name")
+    return text
 
 
 def _read_document(path: Path, bytes_max: int) -> bytes:

@@ -453,6 +453,12 @@ class TestDocumentDraft:
         meta = document_draft(tmp_path / "a.md", name="Title", content_type="text/x-y; charset=utf-8").meta
         assert (meta.document_name, meta.content_type) == ("Title", "text/x-y; charset=utf-8")
 
+    def test_empty_name_is_refused(self, tmp_path: Path) -> None:
+        """None is the file's, and nothing is no name."""
+        (tmp_path / "a.md").write_bytes(b"x")
+        with pytest.raises(MetaError, match="document_name: '' is no name"):
+            document_draft(tmp_path / "a.md", name="")
+
     @pytest.mark.parametrize("value", ["", "text", "text/", "/plain", "a b/c", "a/b c", "a/b/c", "text/plain\n", "é/x"])
     def test_malformed_media_type_is_refused(self, tmp_path: Path, value: str) -> None:
         """A media type is a type and a subtype."""
