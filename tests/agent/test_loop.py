@@ -505,7 +505,8 @@ def test_a_replay_that_goes_another_way_is_an_error(log: TurnLog) -> None:
     with TurnLog.open("memory://") as again:
         result = run(again, Scripted(), "Two.", replay=replies)
     assert result.stopped == "error"
-    assert "the run has gone another way than the recorded one, or another version of the adapter" in result.why
+    assert "the run has gone another way than the recorded one, another version of the adapter" in result.why
+    assert "or the request names a turn" in result.why
     assert "(this one is scripted 1)" in result.why
 
 

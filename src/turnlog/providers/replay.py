@@ -116,8 +116,9 @@ class Replay(Provider):
         if reply is None:
             raise ProviderError(
                 f"no recorded reply to this request of {len(body):,} bytes ({payload_hash(body)}): "
-                "the run has gone another way than the recorded one, or another version of the adapter recorded it "
-                f"(this one is {self.name} {self.version})",
+                "the run has gone another way than the recorded one, another version of the adapter recorded it "
+                f"(this one is {self.name} {self.version}), or the request names a turn (a long result that is cut, a "
+                "document with bedrock)",
                 provider=self.name,
             )
         yield from reply.events
