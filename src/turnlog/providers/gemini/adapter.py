@@ -40,7 +40,7 @@ class Gemini(Provider):
     name = "gemini"
     provider = "gemini"
     api = "generate_content"
-    version = "6"
+    version = "7"
     key_variable = "GEMINI_API_KEY"
     client = CLIENT
     reserved = request.RESERVED
