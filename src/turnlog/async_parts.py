@@ -295,6 +295,7 @@ class AsyncFeeds(Part[Feeds]):
     tools = waits(Feeds.tools)
     run = waits(Feeds.run)
     status = reads(Feeds.status)
+    built = reads(Feeds.built)
     rebuild = waits(Feeds.rebuild)
     skip = waits(Feeds.skip)
     all = reads(Feeds.all)
