@@ -53,7 +53,7 @@ from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.record.lookup import find_event, find_turn
 from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
-from turnlog.turn import Turn, fitting, turn_of
+from turnlog.turn import Turn, check_condition, fitting, turn_of
 
 if TYPE_CHECKING:
     from turnlog.agent import loop
@@ -668,8 +668,9 @@ class TurnLog:
             progress: told now and then while the projection is brought up to date.
 
         Raises:
-            MetaError: `which` is no filter, `wanted` no plain function, or the limit no number.
+            MetaError: `which` is no filter, `among` or `wanted` no plain function, or the limit no number.
         """
+        check_condition(among, "among", "thread")
         times, speaker = check_filter(which).of_time(), which.of_speaker()
         fits = fitting(speaker, wanted)
 

@@ -112,11 +112,20 @@ def fitting(which: TurnFilter, wanted: Callable[[Turn], bool] | None) -> Callabl
     Raises:
         MetaError: the first is no filter, or the second no plain function.
     """
-    if wanted is not None and (not callable(cast("object", wanted)) or is_async(wanted)):
-        raise MetaError("wanted: expected a plain function, which is given a turn", field="wanted")
+    check_condition(wanted, "wanted", "turn")
     if check_filter(which).takes_all:
         return wanted
     return lambda turn: which.takes(turn.meta, turn.time_ms) and (wanted is None or wanted(turn))
+
+
+def check_condition(given: Callable[[Any], bool] | None, field: str, of: str) -> None:
+    """Check that a condition of somebody's, if there is one, is told at once: what is to be awaited is always true.
+
+    Raises:
+        MetaError: it is no plain function.
+    """
+    if given is not None and (not callable(cast("object", given)) or is_async(given)):
+        raise MetaError(f"{field}: expected a plain function, which is given a {of}", field=field)
 
 
 def turn_of(recorded: Recorded, meta: TurnMeta | None = None) -> Turn:

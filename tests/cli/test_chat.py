@@ -237,6 +237,22 @@ def test_a_session_moves_no_bookmark_of_another_branch(turnlog: Command, server:
     assert named[-1] == "turnlog: `turnlog chat -c 'two words'` goes on from here"
 
 
+def test_a_session_says_which_turn_a_bookmark_hides(turnlog: Command, server: WireServer) -> None:
+    """Whether it is set by the first message, or afterwards."""
+    server.answers.append(WIRE.reply("Well."))
+    with TurnLog.open(turnlog.url) as log:
+        first = log.add_turn("First", bookmark="ferry")
+        second = log.add_turn("Second", continues="ferry")
+        log.add_turn("Third", continues="ferry")
+    arguments = ("-p", "kilo", "-c", "ferry", "-b", "ferry~1")
+    lines = chat(turnlog, "Fourth", "/bookmark ferry~2", arguments=arguments).stderr.splitlines()
+    hidden = {"ferry~1": second.id, "ferry~2": first.id}
+    told = [
+        f"turnlog: {name!r} means this bookmark from now on, and not turn {id} any more" for name, id in hidden.items()
+    ]
+    assert [line for line in lines if "any more" in line] == told
+
+
 def test_a_session_refuses_a_bookmark_that_can_be_none(turnlog: Command, server: WireServer) -> None:
     """As it begins, and where the next message is to have it; nothing is asked nor recorded."""
     for option, name in (("-b", "a\x1bb"), ("--subject", " ")):

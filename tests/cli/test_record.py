@@ -139,7 +139,7 @@ def test_bookmarks_are_set_renamed_listed_and_deleted(turnlog: Command) -> None:
         ),
         (("x", "--id", ""), b"", "id: '' is not a SCRU128 id (25 characters, 0-9 and a-z)"),
         (("x", "--inherited", "[1]"), b"", """--inherited must be a JSON object, such as '{"search": true}'"""),
-        (("x", "--inherited", '{"a":1,"b":{"a":2},"a":3}'), b"", "--inherited: the key 'a' comes twice"),
+        (("x", "--inherited", '{"a":1,"b":{"a":2},"a":3}'), b"", "--inherited: a record has the key 'a' twice"),
         (("x", "--inherited", "[" * 2000 + "]" * 2000), b"", "--inherited is nested too deeply"),
         (("--blocks", '[{"type":"text"}]'), b"", "content[0]: object missing required field 'text'"),
         (

@@ -195,7 +195,10 @@ def test_run_says_why_a_reply_is_not_what_was_asked_for(turnlog: Command, server
     [
         ("nix.json", "--schema 'nix.json': no such file or directory: give a file, or a JSON Schema itself"),
         ("{", "--schema: it is no JSON: Input data was truncated"),
-        ('{"properties":{"a":{"type":"string","type":"null"}}}', "--schema: the key 'type' comes twice"),
+        (
+            '{"properties":{"a":{"type":"string","type":"null"}}}',
+            "--schema.properties.a: a record has the key 'type' twice",
+        ),
         ("true", "--schema: expected a JSON Schema, a JSON object, got bool"),
         ("[]", "--schema: expected a JSON Schema, a JSON object, got list"),
         ('{"type":"nix"}', "output: no JSON Schema: type: 'nix' is not valid under any of the given schemas"),
@@ -390,7 +393,7 @@ def test_a_recorded_run_is_repeated_from_its_store(turnlog: Command, server: Wir
             "--bookmark and --no-bookmark contradict each other: give one of them",
         ),
         (("Go", "-p", "kilo", "--param", "x"), "--param 'x' is not of the form NAME=VALUE, such as max_tokens=1000"),
-        (("Go", "-p", "kilo", "--param", 'x=[{"a":1,"a":2}]'), "--param x: the key 'a' comes twice"),
+        (("Go", "-p", "kilo", "--param", 'x=[{"a":1,"a":2}]'), "--param x[0]: a record has the key 'a' twice"),
         (("Go", "-p", "kilo", "--param", f"x={DEEP}"), "--param x is nested too deeply"),
         (("Go", "-p", "kilo", "--schema", '{"allOf":' + DEEP + "}"), "--schema: it is nested too deeply"),
         (("Go", "-p", "kilo", "--servers", "nix"), "no MCP server 'nix' (one of s): register it with "),

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sqlite3
-from base64 import b64encode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -29,8 +29,10 @@ from tests.golden import generate, tamper_table
 from tests.soak import SOAK
 
 from turnlog import Text, ToolResult, ToolUse, TurnLog, projections
+from turnlog.audit.masters import FileMaster
 from turnlog.audit.notes import NOTE_BYTES_MAX, SIGNATURES_MAX
 from turnlog.audit.proofs import PART_BYTES_MAX, PROOF_BYTES_MAX
+from turnlog.audit.seals import SealFolder
 from turnlog.digest import payload_hash
 from turnlog.errors import TurnlogError
 from turnlog.events import FORMATS, SEAL, SHAPES, Arrival, DataKey, build, decode, flaw, private_part
@@ -245,6 +247,27 @@ def test_example_of_a_sealed_event_is_right() -> None:
     assert open_private(sealed, bytes.fromhex(secret)) == plain.encode()
     assert DataKey.of(key).id == sealed.key
     assert DataKey.of(key).event_secret(sealed.nonce) == event_secret
+
+
+def test_files_of_keys_are_as_the_page_says(tmp_path: Path) -> None:
+    """With the master key, the bytes of each file and the page, every key is opened, and every owner is known."""
+    seals = SealFolder(tmp_path, FileMaster(tmp_path / "master"))
+    made = {None: seals.make(None), "patient 17": seals.make("patient 17")}
+    master = AESGCM(b64decode((tmp_path / "master").read_text().strip(), validate=True))
+    opened: dict[str, bytes] = {}
+    for file in tmp_path.glob("*.key"):
+        record = json.loads(file.read_bytes())
+        assert (record.keys(), record["form"]) == ({"form", "id", "made", "master", "wrapped"}, "seal-key-1")
+        owner = file.name.removesuffix(".key").removesuffix("." + record["id"])
+        wrapped = b64decode(record["wrapped"], validate=True)
+        opened[owner] = master.decrypt(
+            wrapped[:12], wrapped[12:], f"turnlog seal-key-1 {owner} {record['id']}".encode()
+        )
+        of_id = sha256(b"turnlog data key\x00" + opened[owner]).digest()[:16]
+        assert record["id"] == urlsafe_b64encode(of_id).decode().rstrip("=")
+    tag = hmac.digest(opened["names"], b"subject\x00patient 17", "sha256")[:16]
+    subject = "subject." + urlsafe_b64encode(tag).decode().rstrip("=")
+    assert opened == {"names": opened["names"], "general": made[None].secret, subject: made["patient 17"].secret}
 
 
 def test_reader_sees_every_placement_and_arrival(store: Path) -> None:

@@ -22,7 +22,7 @@ from tests.rewriting import erase
 from tests.sealed_log import SealsInMemory
 
 import turnlog
-from turnlog import Ask, AsyncTurnLog, Bookmark, Document, Origin, Text, ToolUse, TurnLog, Usage, errors
+from turnlog import Ask, AsyncTurnLog, Bookmark, Document, Origin, Text, Thread, ToolUse, TurnLog, Usage, errors
 from turnlog.audit.holding import Holds
 from turnlog.context import Projector
 from turnlog.digest import payload_hash
@@ -131,6 +131,10 @@ async def _wanted(_turn: Turn) -> bool:
     return True
 
 
+async def _among(_thread: Thread) -> bool:
+    return True
+
+
 MISTAKES: dict[str, tuple[Callable[[TurnLog, Turn], object], str]] = {
     "context": (lambda log, turn: log.context(cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
     "bookmark": (lambda log, turn: log.bookmarks.set("a", cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
@@ -143,6 +147,7 @@ MISTAKES: dict[str, tuple[Callable[[TurnLog, Turn], object], str]] = {
     "import": (lambda log, _: log.import_turnlog(cast("Any", "x.jsonl")), r"open for bytes, as of open\(…, 'rb'\)"),
     "retain": (lambda log, _: log.retain(cast("Any", "7d")), "older_than: expected timedelta, got str"),
     "wanted": (lambda log, _: log.latest(3, wanted=cast("Any", _wanted)), "wanted: expected a plain function"),
+    "among": (lambda log, _: log.threads(3, among=cast("Any", _among)), "among: .* which is given a thread"),
     "latest": (lambda log, _: log.latest(cast("Any", "3")), "limit: expected int, got str"),
     "threads": (lambda log, _: log.threads(cast("Any", "3")), "limit: expected int, got str"),
     "document": (lambda log, _: log.add_document(cast("Any", None)), "path: expected the path of a file, got NoneType"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from turnlog.cli.failures import UsageError
 from turnlog.cli.text import count, one_line
+from turnlog.errors import ContentError
 from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
 
 _STRING_CHARACTERS_MAX = 1000
@@ -34,22 +34,17 @@ def value_of(text: str, where: str) -> object:
         UnicodeEncodeError, msgspec.DecodeError: it is no JSON, or not in UTF-8.
         RecursionError: it is nested deeper than `JSON_DEPTH_MAX`, whatever this version of Python can read.
     """
-    import json  # noqa: PLC0415 - few commands need it
+    from turnlog.model.json_values import check_unique  # noqa: PLC0415 - few commands need it
 
     encoded = text.encode()
     value: object = msgspec.json.decode(encoded)
     if is_deeper(encoded, JSON_DEPTH_MAX):
         raise RecursionError(f"nested deeper than {JSON_DEPTH_MAX} levels")
-    json.loads(encoded, object_pairs_hook=partial(_check_keys, where), parse_int=str, parse_float=str)
+    try:
+        check_unique(encoded, where)
+    except ContentError as error:
+        raise UsageError(str(error)) from error
     return value
-
-
-def _check_keys(where: str, members: list[tuple[str, object]]) -> None:
-    known: set[str] = set()
-    for name, _ in members:
-        if name in known:
-            raise UsageError(f"{where}: the key {name!r} comes twice")
-        known.add(name)
 
 
 def shortened(text: bytes) -> str:

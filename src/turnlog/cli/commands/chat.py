@@ -20,6 +20,7 @@ from turnlog.cli.blocks import Content
 from turnlog.cli.chat_place import Place
 from turnlog.cli.commands.run import not_printed, report
 from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, error_line
+from turnlog.cli.hidden_turns import telling_of_hidden
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.json_text import shortened
 from turnlog.cli.live import Live
@@ -233,22 +234,23 @@ class _Session:
         adds = content is not None
         try:
             self._look()
-            result = self._runner.run(
-                self._log.arun(
-                    content,
-                    system=self.system if adds else None,
-                    attachments=self.attachments if adds else (),
-                    continues=self.place.at or None,
-                    bookmark=self._bookmark,
-                    expected_head=self.expected_head,
-                    subject=self._subject,
-                    tools=self._kept_tools(),
-                    on_approval=self._approval,
-                    on_delta=live.on_delta,
-                    on_event=live.on_event,
-                    **self._told(adds),
+            with telling_of_hidden(self._log, self._bookmark):
+                result = self._runner.run(
+                    self._log.arun(
+                        content,
+                        system=self.system if adds else None,
+                        attachments=self.attachments if adds else (),
+                        continues=self.place.at or None,
+                        bookmark=self._bookmark,
+                        expected_head=self.expected_head,
+                        subject=self._subject,
+                        tools=self._kept_tools(),
+                        on_approval=self._approval,
+                        on_delta=live.on_delta,
+                        on_event=live.on_event,
+                        **self._told(adds),
+                    )
                 )
-            )
         except KeyboardInterrupt:
             if what_stopped().is_final:
                 raise
@@ -383,7 +385,8 @@ class _Session:
             how = f"choose another name, or move it here with `turnlog bookmarks set {quoted(name)} {where}`"
             self._live.error(f"bookmark {one_line(name)} is on another branch, at {there}: {how}")
         elif len(self.place.at) == 1:
-            self._log.bookmarks.set(name, self.place.at[0])
+            with telling_of_hidden(self._log, name):
+                self._log.bookmarks.set(name, self.place.at[0])
         else:
             self._bookmark = check_bookmark_name(name)
 
