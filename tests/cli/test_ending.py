@@ -401,7 +401,7 @@ sys.exit(main())
         "turnlog: interrupted; it is erased, and that is recorded; traces can still be in files of the store, and "
         "`turnlog erase --finish` removes them\n"
     )
-    assert turnlog.ok("erase", "--finish").text == "nothing of what was erased is left in the files of the store\n"
+    assert turnlog.ok("erase", "--finish").text == "nothing of what was erased here is left in the files of the store\n"
     with TurnLog.open(turnlog.url) as log:
         assert [event.erased for event in log.events(topics=["gpt.turn"])] == [True]
 

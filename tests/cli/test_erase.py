@@ -118,7 +118,7 @@ def test_retain_lists_and_erases_only_when_told(talk: Command) -> None:
 
 def test_finish_says_that_nothing_is_left(talk: Command) -> None:
     """`--finish` needs no turn."""
-    assert "nothing of what was erased is left" in talk.ok("erase", "--finish").text
+    assert "nothing of what was erased here is left" in talk.ok("erase", "--finish").text
     assert talk.ok("erase", "--finish", "--json").json == {"remains": None, "erased_again": 0}
 
 

@@ -83,12 +83,14 @@ def test_log_is_kept_read_and_checked(turnlog: SecretiveCommand, tmp_path: Path)
     assert turnlog.ok("stats", "--json").json["turns"] == 5
     exported = turnlog.ok("export").stdout
     assert Command(store=tmp_path / "copy.db").ok("import", "turnlog", "-", stdin=exported)
-    assert turnlog.ok("add", "more", "--continues", "main").text
+    more = turnlog.ok("add", "more", "--continues", "main", "--json").json["id"]
     outcome = turnlog("erase", "--turn", "main", "--reason", "a test", "--yes")
     assert outcome.status == 1
     assert "`turnlog erase --finish` writes the tables anew" in outcome.stderr
+    again = turnlog("erase", "--turn", more, "--reason", "a test", "--yes")
+    assert "unless `turnlog erase --finish` has written them anew since" in again.stderr
     assert turnlog.ok("erase", "--finish").text.startswith(
-        "nothing of what was erased is left in the tables; the write-"
+        "nothing of what was erased here is left in the tables; the write-"
     )
     assert turnlog.ok("tail", "--last", "1").text
 

@@ -146,6 +146,16 @@ def test_erasing_says_which_keys_go_and_which_stay(sealed: Command, keys: dict[s
     assert (done["keys"], done["still_sealed"], done["turns"]) == (both, 0, would["turns"])
 
 
+def test_erasing_says_what_was_never_sealed(turnlog: Command, keys: dict[str, str]) -> None:
+    """It is in copies of before in plain, whatever key goes."""
+    turnlog.ok("add", "Before.", "--subject", "Alice", **keys)
+    assert "not sealed" not in turnlog.ok("erase", "--subject", "Alice", "--dry-run", **keys).text
+    turnlog.ok("seal", **keys)
+    turnlog.ok("add", "Then.", "--subject", "Alice", **keys)
+    would = turnlog.ok("erase", "--subject", "Alice", "--dry-run", **keys).text
+    assert "1 event recorded in plain, before the rest was sealed" in would
+
+
 def test_import_says_which_bookmarks_it_could_not_read(sealed: Command, keys: dict[str, str], tmp_path: Path) -> None:
     """They are sealed, and set nothing here; one that is not is set."""
     sealed.ok("bookmarks", "set", "again", "alices", **keys)

@@ -76,6 +76,11 @@ def has_guests_of(checkpoint: Checkpoint, runs: Sequence[Run]) -> bool:
     return _said(checkpoint)[1] == [_hash(_as_recorded(runs), checkpoint.size)]
 
 
+def may_be_of(checkpoint: Checkpoint, runs: Sequence[Run]) -> bool:
+    """Tell whether a checkpoint is of these events, or of a restored copy of them that was signed with the same key."""
+    return fits(checkpoint, runs) or has_guests_of(checkpoint, runs)
+
+
 def first_difference(runs: Sequence[Run], others: Sequence[Run]) -> int | None:
     """Return the first global position at which the arrivals of two lists of runs differ; None where none does."""
     for (position, arrival), (other_position, other_arrival) in zip(runs, others, strict=False):

@@ -87,6 +87,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         keys: ids of the data keys of the subject that were destroyed, and with them what is sealed in all copies.
         still_sealed: number of events that were sealed under other keys, which are here. Copies that were made before
             have them still, for whoever has these keys.
+        never_sealed: number of events that were recorded in plain, where others are sealed: before they were to be.
+            Copies that were made before have them still, for everybody.
         key_missing: number of events that were sealed under a key that is not here, as one that was destroyed before.
             If somebody else has it, copies that were made before have them still.
         at_work: ids of those of the turns that a run was at work on. What it records later has the subject that it
@@ -114,6 +116,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     remains: str | None = None
     keys: tuple[str, ...] = ()
     still_sealed: int = 0
+    never_sealed: int = 0
     key_missing: int = 0
     at_work: tuple[str, ...] = ()
     dry_run: bool = False
@@ -340,6 +343,7 @@ class Search:
             files_shared=0 if files is None else files.shared,
             remains=None if files is None else files.remains,
             keys=tuple(keys),
+            never_sealed=sum(event.sealed is None for event in found) if keys or sealed else 0,
             still_sealed=sum(is_here[each.key] for each in sealed),
             key_missing=sum(not is_here[each.key] for each in sealed),
             at_work=tuple(at_work),

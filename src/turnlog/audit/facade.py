@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 
 from msgspec import Struct
 
@@ -113,10 +114,10 @@ class Audit:
                 nodes = Nodes(transaction)
                 if _is_near(transaction, nodes):
                     growth = nodes.grow(transaction.log_end())
-                    head = self._head(transaction, nodes, origin, own)
+                    head, runs = self._head(transaction, nodes, origin, own)
                     below = count_below(transaction, head.size)
                     if heads is not None:
-                        heads.remember(head, nodes.root)
+                        heads.remember(head, nodes.root, partial(arrivals.may_be_of, runs=runs))
                     made = sign(head, signer)
                     break
             gain(self._store, CHECKPOINTS)
@@ -138,8 +139,8 @@ class Audit:
 
     def _head(
         self, transaction: ReadTransaction, nodes: Nodes, origin: str | None, own: frozenset[Verifier]
-    ) -> Checkpoint:
-        """Return the head of the log, once it is consistent with what was signed before.
+    ) -> tuple[Checkpoint, list[arrivals.Run]]:
+        """Return the head of the log, once it is consistent with what was signed before, and how its events came.
 
         The last checkpoint is compared each time, the others once in a process: each costs a signature and a root.
         """
@@ -157,7 +158,7 @@ class Audit:
                     f"the log, or its kept tree, is not what it was at its checkpoint of {earlier.size} events, and no "
                     "other is signed: run `turnlog verify`"
                 )
-        return Checkpoint(origin, size, nodes.root(size), arrivals.lines(runs, size))
+        return Checkpoint(origin, size, nodes.root(size), arrivals.lines(runs, size)), runs
 
     def _not_compared(
         self, transaction: ReadTransaction, origin: str | None, own: frozenset[Verifier]

@@ -58,12 +58,13 @@ class SignedHeads:
                 raise _error(self._folder, error) from error
             yield
 
-    def remember(self, head: Checkpoint, root_at: Callable[[int], bytes]) -> None:
+    def remember(self, head: Checkpoint, root_at: Callable[[int], bytes], fits: Callable[[Checkpoint], bool]) -> None:
         """Write down a head that is to be signed, if it is consistent with the one before. Call it in `signing`.
 
         Args:
             head: the head.
             root_at: returns the root over the first events of the log as it is; asked for at most `head.size`.
+            fits: tells whether the events of the log came as a checkpoint of it says.
 
         Raises:
             CorruptionError: the log is not what it was when it was signed last: an older copy was put in its place, or
@@ -72,7 +73,7 @@ class SignedHeads:
         """
         path = shared_files.file_of(self._folder, head.origin)
         last, end = _read(path)
-        if last is not None and (last.size > head.size or root_at(last.size) != last.root):
+        if last is not None and (last.size > head.size or root_at(last.size) != last.root or not fits(last)):
             raise CorruptionError(
                 f"the log {head.origin!r} was signed with {last.size} events, and is not what it was then: "
                 "an older copy was put in its place, or events were changed. If that was you, sign it under "

@@ -51,6 +51,7 @@ __all__ = ["SealFolder", "SealKeyEntry", "default_seals"]
 
 _LOCK = "lock"
 _LOOKS_MAX = 3
+_WITHOUT = f"without keys, as with {FOLDER_VARIABLE} set to an empty folder, a log can be verified, exported and listed"
 """How often to look again for a key that was removed in the meantime."""
 
 
@@ -381,7 +382,7 @@ class SealFolder:
         except SealError as error:
             told = "" if content.master == self.master_name else f" (it was wrapped with {printed(content.master)!r})"
             kind = UnusableKeyError if isinstance(error, UnusableKeyError) else SealError
-            raise kind(f"the key file {str(path)!r} does not open: {error}{told}") from error
+            raise kind(f"the key file {str(path)!r} does not open: {error}{told}; {_WITHOUT}") from error
         key = DataKey.of(secret)
         if key.id != content.id:
             raise UnusableKeyError(

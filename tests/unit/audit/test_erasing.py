@@ -544,6 +544,26 @@ def test_what_was_erased_since_an_older_copy_is_told(log: TurnLog) -> None:
             assert other.verify().damage == ()
 
 
+def test_older_copy_that_takes_an_erasure_of_its_own_log_in_is_told(log: TurnLog) -> None:
+    """It has recorded its events itself, so that the export is somebody else's to it: nothing is erased by that."""
+    turn = log.add_turn("said", bookmark="main")
+    before, later, strangers = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    log.export(before)
+    with TurnLog.open("memory://") as other, TurnLog.open("memory://") as stranger:
+        other.import_turnlog(io.BytesIO(before.getvalue()))
+        other.erase(turn=turn.id, reason="asked")
+        other.export(later)
+        stranger.add_turn("of its own")
+        stranger.import_turnlog(io.BytesIO(later.getvalue()))
+        stranger.export(strangers)
+    # The same erasure in an export of somebody else's log is their word.
+    assert [log.import_turnlog(io.BytesIO(each.getvalue())).not_erased for each in (later, strangers)] == [
+        (turn.id,),
+        (),
+    ]
+    assert log.text(turn) == "said"
+
+
 def test_erased_turn_is_not_brought_back_by_an_import(log: TurnLog) -> None:
     """An older export has the turn in full: it is known here, and stays erased."""
     turn = log.add_turn("said", bookmark="main")

@@ -1,6 +1,7 @@
 """Checkpoints of a log: signing, keeping, writing them elsewhere, and making them by itself."""
 
 import http.server
+import io
 import os
 import shutil
 import threading
@@ -376,6 +377,26 @@ def test_older_copy_of_the_log_is_not_signed_again(log: TurnLog, tmp_path: Path)
         with pytest.raises(CorruptionError, match="an older copy was put in its place"):
             older.audit.checkpoint(SIGNER, heads=heads)
         assert older.audit.checkpoint(SIGNER, heads=heads, origin="example.com/restored").size == 3
+
+
+def test_copy_in_which_an_erasure_has_no_effect_is_not_signed_again(log: TurnLog, tmp_path: Path) -> None:
+    """An older copy that has taken a later export in has the same events, as those of another log."""
+    heads = SignedHeads(tmp_path / "signed")
+    for end in ("", "-wal"):
+        shutil.copy(tmp_path / f"log.db{end}", tmp_path / f"older.db{end}")
+    log.erase(turn=log.latest(1)[0].id, reason="asked")
+    log.audit.checkpoint(SIGNER, heads=heads)
+    export = io.BytesIO()
+    log.export(export)
+    with TurnLog.open("memory://") as restored, TurnLog.open(f"sqlite:///{tmp_path}/older.db") as older:
+        for other in (restored, older):
+            export.seek(0)
+            other.import_turnlog(export)
+        with pytest.raises(CorruptionError, match="an older copy was put in its place"):
+            older.audit.checkpoint(SIGNER, heads=heads)
+        restored.audit.checkpoint(SIGNER, heads=heads)
+    log.add_turn("and on")
+    log.audit.checkpoint(SIGNER, heads=heads)
 
 
 def test_damaged_memory_of_what_was_signed_signs_nothing(log: TurnLog, tmp_path: Path) -> None:

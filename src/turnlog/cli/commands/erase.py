@@ -236,7 +236,7 @@ def _tell_remains(remains: str | None, again: int, common: Common) -> int:
                 f"  {count(again, 'event')} that earlier erasures name, or that rest on them",
             )
         if remains is None and not common.json:
-            Screen.of_stdout().line((f"nothing of what was erased is left in the {_files(common)}", "green"))
+            Screen.of_stdout().line((f"nothing of what was erased here is left in the {_files(common)}", "green"))
     if remains is not None:
         note(remains)
     return 0 if remains is None else EXIT_REMAINS
@@ -261,6 +261,11 @@ def _write_report(report: ErasureReport, common: Common, feeds: Sequence[FeedSta
     _tell_at_work(report)
     if report.remains is not None:
         note(report.remains)
+    elif report.already and not report.events and not report.dry_run and is_postgres(common.url):
+        note(
+            "bytes of what was erased before are in the tables' files, unless `turnlog erase --finish` has written "
+            "them anew since"
+        )
 
 
 def _tell_at_work(report: ErasureReport) -> None:
@@ -304,6 +309,9 @@ def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedStat
     if report.still_sealed:
         kept = "under keys that are kept: copies that were made before can still be opened"
         facts.append(("sealed", f"{count(report.still_sealed, 'event')} {kept}"))
+    if report.never_sealed:
+        plain = "recorded in plain, before the rest was sealed: copies that were made before have that"
+        facts.append(("not sealed", f"{count(report.never_sealed, 'event')} {plain}"))
     if report.key_missing:
         gone = "under a key that is not here: gone from every copy if it was destroyed, and nobody else has it"
         facts.append(("sealed", f"{count(report.key_missing, 'event')} {gone}"))

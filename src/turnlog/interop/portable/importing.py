@@ -96,11 +96,12 @@ def restore(
                 progress((checked + written) // 2, count)
 
         heads_before = _heads(store)
+        is_own = _is_of(store, export.header.log)
         found = survey(store, export, lambda checked: tell(checked, 0))
         total = _Total()
         try:
             for last_line, group in _groups(store, export, found):
-                total.add(store.write(_plan(group, found, sources, bookmarks, total.settled)))
+                total.add(store.write(_plan(group, found, sources, bookmarks, total.settled, is_own=is_own)))
                 del group
                 tell(count, last_line - 1)
         except BaseException as error:
@@ -173,7 +174,13 @@ def _incoming(store: Store, exported: ExportedEvent, found: Survey) -> _Incoming
 
 
 def _plan(
-    group: Sequence[_Incoming], found: Survey, sources: Sources, bookmarks: OnBookmark, settled: AbstractSet[str]
+    group: Sequence[_Incoming],
+    found: Survey,
+    sources: Sources,
+    bookmarks: OnBookmark,
+    settled: AbstractSet[str],
+    *,
+    is_own: bool,
 ) -> Callable[[WriteTransaction], _Written]:
     """Return the plan that records a group."""
 
@@ -182,30 +189,43 @@ def _plan(
             begin(transaction, sources)
         added: list[Recorded] = []
         moving: list[Recorded] = []
+        not_erased: list[str] = []
         for incoming in group:
             if (recorded := plan_restore(transaction, incoming.restored)) is not None:
                 added.append(recorded)
+                if recorded.header.topic == ERASURE:
+                    not_erased += _not_erased(transaction, recorded, is_own=is_own and not incoming.guest)
                 if not incoming.guest and not found.whole:
                     moving.append(recorded)
         return _Written(
             added=len(added),
             erased=sum(recorded.erased for recorded in added),
             registers=[one.header.id for one in added if one.header.topic in REGISTERS and not one.unreadable],
-            not_erased=[turn for one in added if one.header.topic == ERASURE for turn in _not_erased(transaction, one)],
+            not_erased=not_erased,
             changes=plan_bookmarks(transaction, moving, found.bookmarks, bookmarks, settled, sources),
         )
 
     return plan
 
 
-def _not_erased(transaction: ReadTransaction, erasure: Recorded) -> Iterator[str]:
-    """Iterate over the turns that an erasure names and that are here in full, but for those that are not its log's."""
+def _not_erased(transaction: ReadTransaction, erasure: Recorded, *, is_own: bool) -> Iterator[str]:
+    """Iterate over the turns that an erasure names and that are here in full, but for those that are not its log's.
+
+    An export of this log, which a store that has recorded events itself takes for somebody else's, may tell of turns of
+    its own: an older copy was put in its place.
+    """
     for citation in erasure.header.citations:
         turn = transaction.event(citation.id) if citation.relation == TARGET else None
         if turn is None or turn.erased or turn.header.topic != TURN:
             continue
-        if erasure.arrival != Arrival.GUEST or turn.arrival == Arrival.GUEST:
+        if is_own or erasure.arrival != Arrival.GUEST or turn.arrival == Arrival.GUEST:
             yield turn.header.id
+
+
+def _is_of(store: Store, log: str | None) -> bool:
+    with store.read() as transaction:
+        genesis = transaction.genesis()
+    return genesis is not None and genesis.header.id == log
 
 
 def _heads(store: Store) -> dict[str, str]:

@@ -36,8 +36,9 @@ class RestoreReport(Struct, frozen=True, kw_only=True):
         closed_bookmarks: number of bookmarks that were not set, because their names are sealed and the key is not here.
         confirmed_registers: ids of pointers, providers and MCP servers that came in and were confirmed.
         unconfirmed_registers: ids of those that came in and have no effect until somebody confirms them.
-        not_erased: ids of turns that were here in full before, and that the log where they come from has erased since.
-            An import takes nothing away: they stay until they are erased here.
+        not_erased: ids of turns that were here in full before, and that the log where they come from has erased since;
+            turns of this log too, where an export of it says that it has. An import takes nothing away: they stay until
+            they are erased here.
     """
 
     added: int
