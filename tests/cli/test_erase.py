@@ -26,6 +26,7 @@ def test_erase_says_what_it_did(talk: Command, which: tuple[str, str]) -> None:
     assert (would["events"], would["dry_run"], would["erasures"]) == (turns, True, [])
     done = talk.ok("erase", *which, "--reason", "asked", "--yes", "--json").json
     assert (done["turns"], done["dry_run"], done["remains"]) == (would["turns"], False, None)
+    assert would["moving_bookmarks"] == [moved["name"] for moved in done["moved_bookmarks"]] == ["main"]
     again = talk.ok("erase", *which if which[0] == "--subject" else ("--turn", done["turns"][0]), "--reason", "r", "-y")
     assert again.text.startswith("nothing to erase") or which[0] == "--subject"
     verified = talk.ok("verify").text

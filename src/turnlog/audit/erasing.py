@@ -74,6 +74,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         summaries: ids of summaries that were written from one of the turns.
         tool_calls: ids of the beginnings and ends of their tool calls.
         moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
+        moving_bookmarks: in a dry run, names of bookmarks that are at one of the turns. They would be where they stood
+            before, or gone.
         already: number of events that were erased before.
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
         alike: subjects that are spelled as the one that was asked for, but for case, blanks or how Unicode composes
@@ -106,6 +108,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     summaries: tuple[str, ...] = ()
     tool_calls: tuple[str, ...] = ()
     moved_bookmarks: tuple[MovedBookmark, ...] = ()
+    moving_bookmarks: tuple[str, ...] = ()
     already: int = 0
     others: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()
@@ -206,7 +209,9 @@ def erase(
             seals = _keys_of(transaction, asked)
         if dry_run:
             keys = () if seals is None or asked.subject is None else seals.ids_of(asked.subject)
-            return search.report(keys=keys, at_work=_at_work(store, search.foreseen), dry_run=True)
+            with store.read() as transaction:
+                moving = tuple(_bookmarks_at(transaction, search.foreseen))
+            return search.report(keys=keys, moving=moving, at_work=_at_work(store, search.foreseen), dry_run=True)
         try:
             return _erase(store, search, asked, meta, sources)
         except _HoldsChangedError:
@@ -307,6 +312,7 @@ class Search:
         keys: Sequence[str] = (),
         files: ErasedFiles | None = None,
         moved: Sequence[MovedBookmark] = (),
+        moving: Sequence[str] = (),
         at_work: Sequence[str] = (),
         dry_run: bool = False,
     ) -> ErasureReport:
@@ -334,6 +340,7 @@ class Search:
             summaries=named[SUMMARY],
             tool_calls=(*named[TOOL_CALL], *named[TOOL_END]),
             moved_bookmarks=tuple(moved),
+            moving_bookmarks=tuple(moving),
             already=sum(event.erased for event in (*targets.turns.values(), *targets.carrying.values())),
             others=tuple(dict.fromkeys(targets.others)),
             alike=tuple(sorted(targets.alike)),
@@ -356,6 +363,12 @@ def _at_work(store: Store, chosen: Sequence[Recorded]) -> list[str]:
     with suppress(StoreError):  # where there are no locks, there are no runs
         return store.locks.taken(event.header.id for event in chosen if event.header.topic == TURN)
     return []
+
+
+def _bookmarks_at(transaction: ReadTransaction, chosen: Sequence[Recorded]) -> dict[str, str]:
+    """Return the bookmarks that are at one of some events, by name, each with its turn."""
+    gone = {event.header.id for event in chosen}
+    return {found.name: found.turn for found in all_bookmarks(transaction) if found.turn in gone}
 
 
 def _why_closed(transaction: ReadTransaction) -> str:
@@ -383,8 +396,7 @@ def _erase(store: Store, search: Search, asked: Request, meta: ErasureMeta, sour
     def plan(transaction: WriteTransaction) -> Sequence[Recorded]:
         chosen.extend(search.find_since(transaction))
         at_work.extend(_at_work(store, chosen))
-        gone = {event.header.id for event in chosen}
-        heads.update((found.name, found.turn) for found in all_bookmarks(transaction) if found.turn in gone)
+        heads.update(_bookmarks_at(transaction, chosen))
         key = key_about(transaction, chosen, asked.subject)
         targets = chosen
         seals = _keys_of(transaction, asked)

@@ -299,6 +299,7 @@ def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedStat
         ("bookmark", f"{moved.name} is gone" if moved.after is None else f"{moved.name} is back at {moved.after}")
         for moved in report.moved_bookmarks
     ]
+    facts += [("bookmark", f"{name} would be gone, or back where it was before") for name in report.moving_bookmarks]
     if report.files_removed:
         facts.append(("files", f"{report.files_removed:,} removed"))
     if report.files_shared:
