@@ -271,9 +271,15 @@ def test_log_that_is_opened_while_the_standby_takes_over_waits_for_it(own_postgr
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ((f"/{DATABASE}", "/nothing"), 'FATAL: database "nothing" does not exist'),
-        (("//postgres@", "//nobody@"), 'FATAL: role "nobody" does not exist'),
-        ((f"/{DATABASE}", f"/{DATABASE}?sslmode=require"), "server does not support SSL, but SSL was required"),
+        ((f"/{DATABASE}", "/nothing"), 'FATAL: database "nothing" does not exist; see whether its URL is right'),
+        (
+            ("//postgres@", "//nobody@"),
+            'FATAL: role "nobody" does not exist; see whether its URL is right, and the role',
+        ),
+        (
+            (f"/{DATABASE}", f"/{DATABASE}?sslmode=require"),
+            "server does not support SSL, but SSL was required; turn SSL on there, or ask for less with sslmode=",
+        ),
         (("127.0.0.1", "nothing.invalid"), "failed to resolve host 'nothing.invalid'"),
     ],
 )
@@ -284,7 +290,20 @@ def test_connection_that_no_waiting_brings_is_refused_at_once(
     with pytest.raises(StoreOpenError) as refused:
         TurnLog.open(own_postgres.create_database(DATABASE).replace(*change))
     assert said in str(refused.value)
-    assert str(refused.value).endswith("; see whether its URL is right, and the role may connect")
+    assert "try again" not in str(refused.value)
+
+
+def test_password_that_is_missing_is_asked_for(own_postgres: PostgresServer) -> None:
+    """Where to give it is said, and not that something else may be wrong."""
+    url = own_postgres.create_database(DATABASE)
+    (own_postgres.data / "pg_hba.conf").write_text("host all all 127.0.0.1/32 scram-sha-256\n")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SELECT pg_reload_conf()")
+    with suppress(psycopg.OperationalError):
+        while True:  # until the server has read it
+            psycopg.connect(url).close()
+    with pytest.raises(StoreOpenError, match=r"no password supplied; give the password in ~/\.pgpass, .* PGPASSWORD$"):
+        TurnLog.open(url)
 
 
 def test_uncertain_append_says_so(own_postgres: PostgresServer) -> None:

@@ -1,7 +1,8 @@
 """Large payloads as objects: in a bucket of S3-compatible storage, or in a folder that is used as one.
 
 An object has the name that a payload file has, and like it is written whole or not at all. It is there before its event
-is recorded. Credentials and the endpoint are those of the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …).
+is recorded. One object more, `log`, has the mark of the log whose place it is: no other writes or removes any there.
+Credentials and the endpoint are those of the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ ORPHAN_AGE = timedelta(days=1)
 
 TIMEOUT_S = 30
 """How long a request may take to be answered, and all tries of it together."""
+
+_MARK = "log"
+"""The path of the object that says whose place it is."""
 
 _NAME = re.compile(r"([0-9a-f]{2})/([0-9a-f]{62}(?:\.zst)?)")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -68,6 +72,7 @@ class Objects:
 
     Attributes:
         url: the place.
+        mark: the mark of the log whose place it is to be; None where it has none yet: then nothing is checked.
     """
 
     def __init__(self, url: str) -> None:
@@ -77,6 +82,8 @@ class Objects:
             StoreOpenError: the URL is of another form, obstore is not installed, or its settings are wrong.
         """
         self.url = checked_url(url)
+        self.mark: str | None = None
+        self._is_own = False
         try:
             import obstore  # noqa: PLC0415 - an optional SDK
             from obstore.store import LocalStore, S3Store  # noqa: PLC0415
@@ -101,12 +108,22 @@ class Objects:
             raise StoreOpenError(f"{self.url!r} cannot be used for payloads: {_said(error)}") from error
 
     def put(self, name: str, content: bytes) -> None:
-        """Write an object, or write it again. On return it is there, whole."""
+        """Write an object, or write it again. On return it is there, whole.
+
+        Raises:
+            StoreError: the storage does not do it, or the place is another log's.
+        """
+        self._claim()
         with self._asking():
             self._api.put(self._store, _path(name), content)
 
     def ensure(self, name: str, content: bytes) -> None:
-        """Write an object if it is not there with its size."""
+        """Write an object if it is not there with its size.
+
+        Raises:
+            StoreError: the storage does not do it, or the place is another log's.
+        """
+        self._claim()
         if self._size(name) != len(content):
             self.put(name, content)
 
@@ -132,19 +149,53 @@ class Objects:
             yield cast("BinaryIO", file), int(found.meta["size"])
 
     def remove(self, name: str) -> None:
-        """Remove an object. Removing what is not there is allowed."""
+        """Remove an object. Removing what is not there is allowed.
+
+        Raises:
+            StoreError: the storage does not do it, or the place is another log's.
+        """
+        self._claim()
         with self._asking(), suppress(FileNotFoundError):
             self._api.delete(self._store, _path(name))
 
     def listed(self) -> Iterator[Listed]:
-        """Iterate over all objects below the place."""
+        """Iterate over all objects below the place, but for the one with the mark."""
         before = datetime.now(UTC) - ORPHAN_AGE
         with self._asking():
             for page in self._api.list(self._store):
                 for found in page:
+                    if found["path"] == _MARK:
+                        continue
                     named = _NAME.fullmatch(found["path"])
                     name = None if named is None else named[1] + named[2]
                     yield Listed(found["path"], name, int(found["size"]), found["last_modified"] < before)
+
+    def is_anothers(self) -> bool:
+        """Tell whether the place has the mark of another log.
+
+        Raises:
+            StoreError: the storage does not answer.
+        """
+        return self.mark is not None and self._marked() not in (None, self.mark)
+
+    def _claim(self) -> None:
+        """Have the place for the log, before the first object is written or removed in this process."""
+        if self._is_own or self.mark is None:
+            return
+        if self._marked() is None:
+            with self._asking():
+                self._api.put(self._store, _MARK, self.mark.encode())
+        if self.is_anothers():
+            raise StoreError(
+                f"{self.url!r} is where another log has its large payloads: give each log a prefix of its own (if "
+                f"there is no such log any more, remove the object {_MARK!r} there)"
+            )
+        self._is_own = True
+
+    def _marked(self) -> str | None:
+        with self._asking(), suppress(FileNotFoundError):
+            return bytes(self._api.get(self._store, _MARK).bytes()).decode(errors="replace")
+        return None
 
     @contextmanager
     def _asking(self) -> Generator[None]:

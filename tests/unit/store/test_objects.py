@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from tests.sealed_log import SealsInMemory
 from tests.servers.objects import BUCKET, ObjectServer, missing
+from tests.servers.postgres import Postgres
 
 from turnlog import CorruptionError, StoreError, StoreOpenError, TurnLog
 from turnlog.events import Event
@@ -65,8 +66,9 @@ def paths(place: str) -> list[str]:
 
 
 def files(folder: str) -> list[Path]:
-    """Return the files of a place that is a folder."""
-    return sorted(path for path in Path(folder.removeprefix("file://")).rglob("*") if path.is_file())
+    """Return the files of a place that is a folder, but for the one with the mark of the log."""
+    place = Path(folder.removeprefix("file://"))
+    return sorted(path for path in place.rglob("*") if path.is_file() and path != place / "log")
 
 
 def age(folder: str) -> None:
@@ -232,6 +234,28 @@ def test_orphans_are_collected_after_a_day(postgres_url: str, folder: str) -> No
         assert len(files(folder)) == 1
         assert log.payload(kept.id)
         assert log.verify().damage == ()
+
+
+def test_place_is_of_one_log(postgres: Postgres, postgres_url: str, place: str) -> None:
+    """Another log writes and removes nothing there, also one that has had the place since before there were marks."""
+    other_url = postgres.create_database()
+    with TurnLog.open(at(postgres_url, place)) as log, TurnLog.open(at(other_url, place)) as other:
+        other.add_turn(TEXT)
+        before = paths(place)
+        with pytest.raises(StoreError, match="is where another log has its large payloads"):
+            log.add_turn(TEXT)
+        assert log.add_turn("small")
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("DELETE FROM turnlog.payload_storage WHERE one = 2")
+    with TurnLog.open(at(postgres_url, place)) as log, TurnLog.open(at(other_url, place)) as other:
+        turn = log.add_turn(TEXT)
+        assert "is where another log has its large payloads" in str(log.erase(turn=turn.id, reason="asked").remains)
+        assert "is where another log has its large payloads" in str(log.finish_erasing())
+        assert [damage.what.partition(" are ")[2] for damage in log.verify().damage] == [
+            "of more than one log: give each a prefix of its own"
+        ]
+        assert (other.verify().damage, paths(place)) == ((), before)
+    postgres.drop_database(other_url)
 
 
 def test_strange_object_is_found_and_left(postgres_url: str, folder: str, tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ _UNFIT = re.compile(
 _OTHER_KIND = ("server is not in hot standby mode", "session is not read-only")
 """What is said of a server that was to be a standby (libpq, `target_session_attrs`), which it may become."""
 
+_ADVICE = {
+    "no password supplied": "give the password in ~/.pgpass, in a service file, or in PGPASSWORD",
+    "server does not support SSL": "turn SSL on there, or ask for less with sslmode=… in its URL",
+}
+"""What to do about what is said of a connection that is refused, by what that has in it."""
+
 _GONE = re.compile(r"FATAL: +(?:database|role) .* does not exist")
 """What a server says where no waiting brings back what was there when the log was opened."""
 
@@ -199,6 +205,9 @@ def _advice(error: BaseException) -> str:
         return "see whether its URL is right"
     if _is_unfit(error) or any(said in failure for said in _OTHER_KIND for failure in _failures(error)):
         return "check the settings of the connection, in its URL and in the environment"
+    for said, advice in _ADVICE.items():
+        if any(said in failure for failure in _failures(error)):
+            return advice
     if is_refused(error):
         return "see whether its URL is right, and the role may connect"
     return "see whether its server runs"

@@ -8,6 +8,7 @@ removed that an append rests on, and one that was is written again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from secrets import token_hex
 
 from turnlog.errors import StoreError
 from turnlog.store.objects import Objects
@@ -26,6 +27,9 @@ STORAGE = SideTables(
     ),
 )
 
+_PLACE, _MARK = 1, 2
+"""Which row of the table has which."""
+
 BATCH = 50
 """Objects that are removed while nobody else can append."""
 
@@ -33,17 +37,21 @@ _HASH_DIGITS = 64
 _OF_A_PAYLOAD = "name ~ '^[0-9a-f]{64}(\\.zst){0,1}$'"
 
 
-def remembered(connection: Connection) -> str | None:
-    """Return the place of the large payloads of a log; None where they stand beside their events."""
+def remembered(connection: Connection) -> tuple[str | None, str | None]:
+    """Return the place of the large payloads of a log, None where they stand beside their events, and its mark there.
+
+    A log that has had its place since before there were marks has none until something is removed there.
+    """
     if query(connection, "SELECT to_regclass('payload_storage')") == [(None,)]:
-        return None
-    rows = query(connection, "SELECT url FROM payload_storage WHERE one = 1")
-    return str(rows[0][0]) if rows else None
+        return None, None
+    noted = {row[0]: str(row[1]) for row in query(connection, "SELECT one, url FROM payload_storage")}
+    return noted.get(_PLACE), noted.get(_MARK)
 
 
 def remember(transaction: PostgresWrite, url: str) -> None:
-    """Note the place of the large payloads of a log, unless one is noted."""
-    transaction.run("INSERT INTO payload_storage VALUES (1, ?) ON CONFLICT DO NOTHING", (url,))
+    """Note the place of the large payloads of a log and a mark for it there, unless they are noted."""
+    for key, text in ((_PLACE, url), (_MARK, token_hex(16))):
+        transaction.run("INSERT INTO payload_storage VALUES (?, ?) ON CONFLICT DO NOTHING", (key, text))
 
 
 def condemn(transaction: PostgresWrite, files: Iterable[tuple[bytes, Placement]]) -> None:
@@ -137,6 +145,9 @@ def strays(transaction: ReadTransaction, objects: Objects) -> Iterator[str]:
     Raises:
         StoreError: the storage does not answer.
     """
+    if objects.is_anothers():
+        yield f"payload objects in {objects.url} are of more than one log: give each a prefix of its own"
+        return
     erased = set(condemned(transaction))
     for path, name, _, is_old in objects.listed():
         if name is None:

@@ -184,15 +184,15 @@ class PostgresStore(Store):
                 lacking = [each for each in self._projections if known.get(each.name, 0) < each.version]
                 if lacking:
                     check_owner(connection, self._address, "bring it up to date after an older turnlog")
-                storage = remembered(connection)
+                storage, mark = remembered(connection)
         except psycopg.Error as error:
             raise open_error(error, self._place_name) from error
         if lacking:
             with self._converted():
                 self._rebuild(lacking, None)
-        self._agree(storage)
+        self._agree(storage, mark)
 
-    def _agree(self, storage: str | None) -> None:
+    def _agree(self, storage: str | None, mark: str | None) -> None:
         """Take the place that the log has its large payloads at, or let it have the one that the URL names.
 
         Raises:
@@ -208,15 +208,19 @@ class PostgresStore(Store):
                 check_owner(connection, self._address, "say where its large payloads are to be")
             self.gain(STORAGE)
             with self._gate.enter(), self._converted():
-                with self._appender.alone() as transaction:
-                    remember(transaction, objects.url)
-                with self._admin() as connection:
-                    storage = remembered(connection)
+                storage, mark = self._remember(objects.url)
         if storage != objects.url:
             raise StoreOpenError(
                 f"store {self._place_name!r} has its large payloads at {storage!r} and not at {objects.url!r}: "
                 "`turnlog copy` makes it a store that has them elsewhere"
             )
+        objects.mark = mark
+
+    def _remember(self, url: str) -> tuple[str | None, str | None]:
+        with self._appender.alone() as transaction:
+            remember(transaction, url)
+        with self._admin() as connection:
+            return remembered(connection)
 
     def _admin(self) -> AbstractContextManager[psycopg.Connection[Any]]:
         """Open a connection as psycopg has it, for what is seldom done."""
@@ -335,10 +339,16 @@ class PostgresStore(Store):
             if objects is None and names:
                 return removed, not_removed(None, self._payloads.elsewhere, None)
             try:
+                self._mark(objects)
                 with self._appender.alone() as transaction:
                     removed += remove_condemned(transaction, objects)
             except StoreError as error:
                 return removed, not_removed(objects, "", error)
+
+    def _mark(self, objects: Objects | None) -> None:
+        """Have a mark for the place of payloads, before something is removed there."""
+        if objects is not None and objects.mark is None:
+            _, objects.mark = self._remember(objects.url)
 
     def _collect(self) -> str | None:
         """Remove objects that no event needs and that are not on their way. Return why some are left."""
@@ -346,6 +356,7 @@ class PostgresStore(Store):
         if objects is None:
             return None
         try:
+            self._mark(objects)
             with self.read() as reading:
                 names = orphans(reading, objects)
             for at in range(0, len(names), BATCH):
