@@ -8,7 +8,7 @@ import msgspec
 import psycopg
 
 from turnlog.digest import sri_bytes
-from turnlog.errors import StoreError
+from turnlog.errors import SchemaError, StoreError
 from turnlog.events import FREQUENT_TOPICS, SEAL, TURN, Arrival, Event, Recorded, Seals
 from turnlog.events.form import recorded as in_place
 from turnlog.store.log_read import LogRead
@@ -46,10 +46,12 @@ _AGAIN_MAX = 4
 
 _EPOCH = Statement("SELECT epoch FROM store_state WHERE one = 1")
 ROLLBACK = Statement("ROLLBACK")
-_APPEND = "SELECT log_append(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+# Where nothing says what state the store is in, as while a backup is put back, nothing is appended.
+_IF_STATED = "FROM store_state WHERE one = 1"
+_APPEND = f"SELECT log_append(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_IF_STATED}"
 _APPEND_ONE = (
     "SELECT log_append(?, ?, ?, ARRAY[?::text], ARRAY[?::text], ARRAY[?::bigint], ARRAY[?::text], ARRAY[?::bytea],"
-    " ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea])"
+    f" ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea]) {_IF_STATED}"
 )
 POSITION = "SELECT log_position(?)"
 _SETTLE_NOW = Statement("SELECT log_settle_now()")
@@ -455,6 +457,8 @@ class PostgresWrite(PostgresRead, LogWrite):
             for group, answer in zip(groups, answers[-len(groups) :], strict=True):
                 for statement, rows in zip(group, answer if isinstance(answer, list) else (), strict=False):
                     if statement.sql in (_APPEND, _APPEND_ONE):
+                        if not rows:
+                            raise SchemaError("the store does not say its version any more: nothing was recorded")
                         self._number = rows[0][0]
         return answers
 
