@@ -4,6 +4,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -109,6 +110,82 @@ def test_there_must_be_a_stream(filed: TurnLog, nats_url: str, prefix: str) -> N
     asked(nats_url, lambda jetstream: jetstream.add_stream(name=f"own-{prefix}", subjects=[f"{prefix}.>"]))
     filed.feeds.feed(sink(nats_url, prefix)).run()
     assert len(messages(nats_url, f"own-{prefix}")) == 2
+
+
+def own_stream(url: str, prefix: str, **config: Any) -> str:
+    """Make a stream with a configuration of its own, and return its name."""
+    name = f"own-{prefix}"
+    asked(url, lambda jetstream: jetstream.add_stream(name=name, subjects=[f"{prefix}.>"], **config))
+    return name
+
+
+def test_why_a_stream_refuses_is_told(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """At once, with how many events it has; it may take more later."""
+    for number in range(9):
+        filed.add_event("acme.number", public={"number": number})
+    name = own_stream(nats_url, prefix, max_msgs=4, discard="new")
+    feed = filed.feeds.feed(JetStream(nats_url, prefix=prefix, timeout_s=20), attempts=1)
+    with pytest.raises(
+        SinkError, match=r"'maximum messages exceeded'; the stream has 4 of the 10 events of this batch$"
+    ) as caught:
+        feed.run()
+    assert caught.value.retryable
+    asked(nats_url, lambda jetstream: jetstream.update_stream(name=name, subjects=[f"{prefix}.>"], max_msgs=-1))
+    assert (feed.run().delivered, len(messages(nats_url, name))) == (10, 10)
+
+
+def test_what_is_larger_than_the_stream_takes_is_left_out(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """To the byte: what the stream takes goes whole."""
+    sizes = (1500, 1501)
+    for size in sizes:
+        filed.add_turn("x" * size)
+    whole = f"whole-{prefix}"
+    filed.feeds.feed(sink(nats_url, whole)).run()
+    message = messages(nats_url, f"S-{whole}")[1]
+    size_max = len(message.data) + len(
+        "NATS/1.0\r\n" + "".join(f"{name}: {value}\r\n" for name, value in message.headers.items()) + "\r\n"
+    )
+    name, said = own_stream(nats_url, prefix, max_msg_size=size_max), list[str]()
+    used = JetStream(nats_url, prefix=prefix, on_warning=said.append)
+    assert filed.feeds.feed(used, attempts=1).run().lag == 0
+    _, first, second = (json.loads(message.data)["content"] for message in messages(nats_url, name))
+    assert (first[0]["text"], second["type"]) == ("x" * sizes[0], "too_large")
+    assert [each.rpartition(", and ")[2] for each in said] == [f"the stream takes {len(message.data):,}"]
+
+
+def limited(tmp_path: Path, denied: str) -> str:
+    """Write the configuration of a server where who does not log in may not publish some."""
+    file = tmp_path / "nats.conf"
+    file.write_text(
+        'authorization { users: [{user: "all", password: "all"},'
+        f' {{user: "some", password: "some", permissions: {{publish: {{deny: "{denied}"}}}}}}] }}\n'
+        "no_auth_user: some\n"
+    )
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("denied", "said"),
+    [
+        (
+            "$JS.API.STREAM.>",
+            r"'message size exceeds maximum allowed': an event is .* gave .*STREAM\.NAMES.*; the stream has 1 of",
+        ),
+        ("turnlog.acme.>", r"permissions violation for publish to .turnlog\.acme\.large"),
+    ],
+)
+def test_what_the_login_may_not_do_is_told(filed: TurnLog, tmp_path: Path, denied: str, said: str) -> None:
+    """At once, and it is not tried again."""
+    if reason := missing():
+        pytest.skip(reason)
+    filed.add_event("acme.large", private={"a": "x" * 3000})
+    with nats_server("-c", limited(tmp_path, denied)) as url:
+        admin = {"user": "all", "password": "all"}
+        config = {"name": "own", "subjects": ["turnlog.>"], "max_msg_size": 3000}
+        asked(url, lambda jetstream: jetstream.add_stream(**config), **admin)
+        with pytest.raises(SinkError, match=rf"(?i){said}") as caught:
+            filed.feeds.feed(JetStream(url, timeout_s=20), attempts=1).run()
+    assert not caught.value.retryable
 
 
 def test_nobody_there_may_pass(filed: TurnLog) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from turnlog.errors import MetaError, MissingPackageError, SinkError
 from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
@@ -33,13 +34,23 @@ DUPLICATE_WINDOW_S = 24 * 3600.0
 _TIMEOUT_S = 10.0
 _ACKS_MAX = 256
 """How many messages are on their way at most before their acknowledgements are waited for."""
-_HEADER_BYTES = 1024
-"""How much of a server's limit is left for headers."""
+_TOO_LARGE = 10054
+"""What a stream's answer has as its number where a message is larger than its `max_msg_size`."""
 
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _STREAM = re.compile(r"[^\s.*>/\\]+")
 _PREFIX = re.compile(r"[^\s.*>]+(?:\.[^\s.*>]+)*")
 _NO_SUBJECT = re.compile(r"[\s*>]|^\.|\.$|\.(?=\.)")
+
+T = TypeVar("T")
+
+
+class _Limit(Struct, frozen=True, kw_only=True):
+    """How large a message may be with its headers, in bytes; by whom that is said, and with which setting."""
+
+    size: int
+    whose: str
+    setting: str
 
 
 class JetStream(Sink):
@@ -71,7 +82,7 @@ class JetStream(Sink):
             credentials: path of a credentials file, which must be there.
             token: a token to log in with.
             timeout_s: how long an acknowledgement may take, in seconds: up to a day.
-            on_warning: told, on one line, which event went without its content, as the server takes less.
+            on_warning: told, on one line, which event went without its content, as the server or the stream takes less.
 
         Raises:
             MetaError: one of them is not what it should be.
@@ -105,6 +116,14 @@ class JetStream(Sink):
         self._jetstream: Any = None
         self._why: Exception | None = None
         """What the connection has failed with."""
+        self._refused: asyncio.Future[Exception] | None = None
+        """What the server says against what is waited for."""
+        self._limits: dict[str, _Limit] = {}
+        """By subject, as long as the connection is there."""
+        self._unread: Exception | None = None
+        """Why it is not known how much streams take."""
+        self._acknowledged = 0
+        """How many events of the batch the stream has."""
 
     @property
     def destination(self) -> str:
@@ -131,6 +150,7 @@ class JetStream(Sink):
 
     async def _deliver(self, batch: Batch) -> None:
         nats = _nats()
+        self._acknowledged = 0
         try:
             if self._client is None or not self._client.is_connected:
                 await self._disconnect()
@@ -140,14 +160,20 @@ class JetStream(Sink):
         except (nats.errors.Error, TimeoutError, OSError, ValueError) as error:
             # What the connection is good for is not known any more.
             await self._disconnect()
-            raise self._error(error) from error
+            raise self._error(error, len(batch.records)) from error
 
-    async def _publish(self, records: Any) -> None:
-        waiting = [
-            await self._jetstream.publish_async(self._subject(record), self._payload(record), headers=_headers(record))
-            for record in records
-        ]
+    async def _publish(self, records: Sequence[SinkRecord]) -> None:
+        for record in records:
+            await self._find_limit(self._subject(record))
+        await self._answered(self._publish_all(records))
+
+    async def _publish_all(self, records: Sequence[SinkRecord]) -> None:
+        waiting: list[asyncio.Future[Any]] = []
         try:
+            for record in records:
+                subject, headers = self._subject(record), _headers(record)
+                payload = self._payload(record, self._limits[subject], _header_bytes(headers))
+                waiting.append(await self._jetstream.publish_async(subject, payload, headers=headers))
             async with asyncio.timeout(self._timeout_s):
                 for acknowledged in waiting:
                     await acknowledged
@@ -155,11 +181,54 @@ class JetStream(Sink):
             for left in waiting:
                 left.cancel()
             # What was raised for them is the same as for the first.
-            await asyncio.gather(*waiting, return_exceptions=True)
+            ended = await asyncio.gather(*waiting, return_exceptions=True)
+            self._acknowledged += sum(not isinstance(each, BaseException) for each in ended)
+
+    async def _answered(self, asked: Awaitable[T]) -> T:
+        """Return the answer to what is asked; raise what the server says against it.
+
+        The client tells that to `_note` alone, and lets who asked wait on: so it does with a right that is missing, and
+        with what a stream refuses (nats-py 2.16, `APIError.from_error`).
+        """
+        refused = self._refused = asyncio.get_running_loop().create_future()
+        answer = asyncio.ensure_future(asked)
+        try:
+            await asyncio.wait((answer, refused), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise refused.result()
+            return answer.result()
+        finally:
+            self._refused = None
+            answer.cancel()
+            await asyncio.gather(answer, return_exceptions=True)
+
+    async def _find_limit(self, subject: str) -> None:
+        """Find how large a message may be: for the server, and for the stream where its configuration can be read."""
+        if subject in self._limits:
+            return
+        limit = _Limit(size=self._client.max_payload, whose="the server", setting="max_payload")
+        if self._unread is None:
+            try:
+                size = await self._answered(self._stream_size_max(subject))
+            except (_nats().errors.Error, TimeoutError) as error:
+                self._unread = error
+            else:
+                # A stream without a limit says -1.
+                if 0 <= size < limit.size:
+                    limit = _Limit(size=size, whose="the stream", setting="max_msg_size")
+        self._limits[subject] = limit
+
+    async def _stream_size_max(self, subject: str) -> int:
+        try:
+            stream = await self._jetstream.find_stream_name_by_subject(subject)
+        except _nats().js.errors.NotFoundError:
+            return -1  # who publishes is told so
+        size = (await self._jetstream.stream_info(stream)).config.max_msg_size
+        return -1 if size is None else size
 
     async def _connect(self) -> None:
         nats = _nats()
-        self._why = None
+        self._why, self._unread, self._limits = None, None, {}
         self._client = nats.aio.client.Client()
         async with asyncio.timeout(self._timeout_s):
             await self._client.connect(
@@ -176,7 +245,7 @@ class JetStream(Sink):
             )
         self._jetstream = self._client.jetstream(timeout=self._timeout_s)
         if self._create_stream:
-            await self._make_stream()
+            await self._answered(self._make_stream())
 
     async def _make_stream(self) -> None:
         subjects = f"{self._prefix}.>"
@@ -199,13 +268,13 @@ class JetStream(Sink):
     def _subject(self, record: SinkRecord) -> str:
         return f"{self._prefix}.{_NO_SUBJECT.sub('_', record.recorded.header.topic) or '_'}"
 
-    def _payload(self, record: SinkRecord) -> bytes:
-        """Return the message; without its content, and its metadata, where that is more than the server takes.
+    def _payload(self, record: SinkRecord, limit: _Limit, header_bytes: int) -> bytes:
+        """Return the message; without its content, and its metadata, where that is more than is taken.
 
         Raises:
             SinkError: it is more even so.
         """
-        payload, size_max = record.to_json(), self._client.max_payload - _HEADER_BYTES
+        payload, size_max = record.to_json(), limit.size - header_bytes
         whole = len(payload)
         if whole <= size_max:
             return payload
@@ -218,12 +287,12 @@ class JetStream(Sink):
                 lost = "content" if name == "content" else "content and metadata"
                 self._warn(
                     f"event {record.id} at {record.position:,} goes without its {lost}: with it the message is "
-                    f"{whole:,} bytes, and the server takes {size_max:,}"
+                    f"{whole:,} bytes, and {limit.whose} takes {size_max:,}"
                 )
                 return payload
         raise self.failed(
-            f"event {record.id!r} is {len(payload):,} bytes without content and metadata, and the server takes "
-            f"{size_max:,}: give it a larger max_payload"
+            f"event {record.id!r} is {len(payload):,} bytes without content and metadata, and {limit.whose} takes "
+            f"{size_max:,}: give it a larger {limit.setting}"
         )
 
     def _warn(self, what: str) -> None:
@@ -233,14 +302,26 @@ class JetStream(Sink):
 
     async def _note(self, error: Exception) -> None:
         self._why = error
+        if self._refused is not None and not self._refused.done():
+            self._refused.set_result(error)
 
-    def _error(self, error: BaseException) -> SinkError:
+    def _error(self, error: BaseException, events: int) -> SinkError:
         nats = _nats()
         if isinstance(error, nats.errors.NoServersError) and self._why is not None:
             error = self._why
         said = " ".join(str(error).split()) or type(error).__name__
         if isinstance(error, nats.js.errors.NoStreamResponseError | nats.errors.NoRespondersError):
             return self.failed(f"no stream takes subjects {self._prefix}.>: make one, or give --create-stream")
+        answer: Any = error if isinstance(error, nats.js.errors.APIError) else None
+        if answer is not None and answer.description:
+            said = f"the server answers {answer.description!r}"
+            if answer.err_code == _TOO_LARGE and self._unread is not None:
+                said += (
+                    ": an event is larger than the stream's max_msg_size. It goes without its content where that can "
+                    f"be asked of $JS.API.STREAM.NAMES and $JS.API.STREAM.INFO.*, which gave {str(self._unread)!r}"
+                )
+        if self._acknowledged:
+            said += f"; the stream has {self._acknowledged:,} of the {events:,} events of this batch"
         is_refused = (
             isinstance(
                 error,
@@ -252,6 +333,7 @@ class JetStream(Sink):
                 | ValueError,
             )
             or "authorization" in said.lower()
+            or "permissions violation" in said.lower()
         )
         return self.failed(said, retryable=not is_refused)
 
@@ -261,6 +343,11 @@ def _headers(record: SinkRecord) -> Mapping[str, str]:
         "Nats-Msg-Id": record.key,
         "Content-Type": "application/json",
     }
+
+
+def _header_bytes(headers: Mapping[str, str]) -> int:
+    """Return how many bytes headers are on the wire, with the line that begins them and the one that ends them."""
+    return len("NATS/1.0\r\n\r\n") + sum(len(f"{name}: {value}\r\n") for name, value in headers.items())
 
 
 def _nats() -> Any:
