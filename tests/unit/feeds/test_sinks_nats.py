@@ -205,7 +205,7 @@ def test_login_is_by_token(filed: TurnLog, prefix: str) -> None:
         pytest.skip(reason)
     filed.add_turn("one")
     with nats_server("--auth", "sesame") as url:
-        with pytest.raises(SinkError, match=r"(?i)authorization") as caught:
+        with pytest.raises(SinkError, match=r"(?i)authorization.*TURNLOG_NATS_TOKEN.*--credentials") as caught:
             filed.feeds.feed(sink(url, prefix, token="wrong", timeout_s=2)).run()
         assert not caught.value.retryable
         assert filed.feeds.feed(sink(url, prefix, token="sesame")).run().delivered == 2
@@ -232,6 +232,21 @@ def test_what_is_asked_for_is_checked(wrong: dict[str, Any]) -> None:
     with pytest.raises(MetaError) as caught:
         JetStream(**{"url": "nats://localhost", **wrong})
     assert "pass@" not in str(caught.value)
+
+
+def test_url_with_a_login_says_what_to_give_instead() -> None:
+    """A token or a credentials file."""
+    with pytest.raises(MetaError, match=r"leave them out, and log in .* TURNLOG_NATS_TOKEN, .* --credentials FILE"):
+        JetStream("nats://user:pass@localhost")
+
+
+def test_what_is_no_credentials_file_is_refused(tmp_path: Path) -> None:
+    """The client would look in it for ever."""
+    file = tmp_path / "junk.creds"
+    for content in (b"", b"junk\n", b"-----BEGIN NATS USER JWT-----\nx\n"):
+        file.write_bytes(content)
+        with pytest.raises(MetaError, match=r"junk\.creds' is no credentials file"):
+            JetStream("nats://localhost", credentials=file)
 
 
 def test_missing_package_is_one_line(filed: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:

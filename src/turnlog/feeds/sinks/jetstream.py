@@ -37,6 +37,10 @@ _ACKS_MAX = 256
 _TOO_LARGE = 10054
 """What a stream's answer has as its number where a message is larger than its `max_msg_size`."""
 
+_LOGIN = "log in with a token, which is taken from TURNLOG_NATS_TOKEN, or with --credentials FILE"
+_CREDENTIALS = (b"BEGIN NATS USER JWT", b"BEGIN USER NKEY SEED")
+"""What a credentials file has in it. The client looks for the first without an end."""
+
 _SCHEMES = ("nats", "tls", "ws", "wss")
 _STREAM = re.compile(r"[^\s.*>/\\]+")
 _PREFIX = re.compile(r"[^\s.*>]+(?:\.[^\s.*>]+)*")
@@ -79,7 +83,7 @@ class JetStream(Sink):
             prefix: what subjects begin with: an event of topic `gpt.turn` goes to `PREFIX.gpt.turn`.
             stream: the stream's name, for one that is made.
             create_stream: make the stream if no stream takes these subjects.
-            credentials: path of a credentials file, which must be there.
+            credentials: path of a credentials file, which must be there, with a user's JWT and seed.
             token: a token to log in with.
             timeout_s: how long an acknowledgement may take, in seconds: up to a day.
             on_warning: told, on one line, which event went without its content, as the server or the stream takes less.
@@ -91,17 +95,15 @@ class JetStream(Sink):
         if parts is None:
             raise MetaError(f"{url!r} is not a URL of the form nats://HOST:PORT", field="url")
         if "@" in parts.netloc:
-            raise MetaError("the URL has a user or a token in it, which would be kept: leave them out", field="url")
+            raise MetaError(
+                f"the URL has a user or a token in it, which would be kept: leave them out, and {_LOGIN}", field="url"
+            )
         if not _PREFIX.fullmatch(prefix):
             raise MetaError(f"prefix {prefix!r} cannot be that of a subject", field="prefix")
         if not _STREAM.fullmatch(stream):
             raise MetaError(f"{stream!r} cannot be the name of a stream", field="stream")
         if credentials is not None:
-            try:
-                with Path(credentials).open("rb"):
-                    pass
-            except OSError as error:
-                raise MetaError(f"the credentials file cannot be read: {error}", field="credentials") from error
+            _check_credentials(Path(credentials))
         self._url = url
         self._destination = f"{shown_server(parts)}/{prefix}"
         self._prefix = prefix
@@ -320,19 +322,20 @@ class JetStream(Sink):
                     ": an event is larger than the stream's max_msg_size. It goes without its content where that can "
                     f"be asked of $JS.API.STREAM.NAMES and $JS.API.STREAM.INFO.*, which gave {str(self._unread)!r}"
                 )
+        is_login = (
+            isinstance(error, nats.errors.AuthorizationError | nats.errors.InvalidUserCredentialsError)
+            or "authorization" in said.lower()
+        )
+        if is_login:
+            said += f": {_LOGIN}, as the server knows it"
         if self._acknowledged:
             said += f"; the stream has {self._acknowledged:,} of the {events:,} events of this batch"
         is_refused = (
             isinstance(
                 error,
-                nats.errors.AuthorizationError
-                | nats.errors.InvalidUserCredentialsError
-                | nats.errors.MaxPayloadError
-                | nats.js.errors.BadRequestError
-                | FileNotFoundError
-                | ValueError,
+                nats.errors.MaxPayloadError | nats.js.errors.BadRequestError | FileNotFoundError | ValueError,
             )
-            or "authorization" in said.lower()
+            or is_login
             or "permissions violation" in said.lower()
         )
         return self.failed(said, retryable=not is_refused)
@@ -343,6 +346,15 @@ def _headers(record: SinkRecord) -> Mapping[str, str]:
         "Nats-Msg-Id": record.key,
         "Content-Type": "application/json",
     }
+
+
+def _check_credentials(path: Path) -> None:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise MetaError(f"the credentials file cannot be read: {error}", field="credentials") from error
+    if not all(each in content for each in _CREDENTIALS):
+        raise MetaError(f"{str(path)!r} is no credentials file: it lacks a user's JWT or seed", field="credentials")
 
 
 def _header_bytes(headers: Mapping[str, str]) -> int:
