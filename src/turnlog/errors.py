@@ -44,7 +44,8 @@ TurnlogError
 └── StoreError              the store cannot do its work
     ├── StoreOpenError      no store there, not a store, or of a newer version
     ├── StoreReadOnlyError
-    ├── StoreDeniedError    this role may not read it
+    ├── StoreDeniedError    this role, or user, may not read it, or not a payload of it
+    ├── StorageError        the storage of large payloads does not answer, or refuses
     ├── StoreFullError      no space left; nothing of the append was kept
     ├── StoreBusyError      another process held the write lock for too long
     │   └── StoreLostError  the connection to the server was lost
@@ -441,7 +442,11 @@ class StoreReadOnlyError(StoreError):
 
 
 class StoreDeniedError(StoreError):
-    """Say that this role may not read the store, or may not any more. That says nothing of what is in it."""
+    """Say that this role, or user, may not read the store or a payload of it. That says nothing of what is in it."""
+
+
+class StorageError(StoreError):
+    """Say that the storage of large payloads does not answer, or refuses. That says nothing of what is in it."""
 
 
 class StoreFullError(StoreError):

@@ -376,6 +376,18 @@ def test_read_only_folder_refuses_a_new_store(open_to_all: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
+def test_payload_that_may_not_be_read_is_no_damage(open_to_all: Path, what: str) -> None:
+    """Who verifies is told so with `StoreDeniedError`; what is not in it can be read."""
+    _make(open_to_all).close()
+    for path in open_to_all.rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    [file] = (path for path in (open_to_all / "log.db-payloads").rglob("??/*") if path.is_file())
+    (file if what == "file" else file.parent).chmod(0o000)
+    found = run_process(_as_nobody, f"sqlite:///{open_to_all}/log.db")
+    assert (found["verify"], found["payload"], found["turns"]) == ("StoreDeniedError", "StoreDeniedError", "2")
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
 def test_store_that_may_not_be_read_is_refused(open_to_all: Path, what: str) -> None:
     """A store, or a folder, that may not be read at all is refused with `StoreOpenError`."""
     folder = open_to_all / "closed"

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from turnlog.errors import (
     SealError,
+    StorageError,
     StoreBusyError,
     StoreClosedError,
     StoreDeniedError,
@@ -13,7 +14,15 @@ from turnlog.errors import (
     StoreReadOnlyError,
 )
 
-NOT_DAMAGE = (SealError, StoreBusyError, StoreClosedError, StoreDeniedError, StoreFullError, StoreReadOnlyError)
+NOT_DAMAGE = (
+    SealError,
+    StorageError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreDeniedError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
 """What says nothing of what is stored: it is raised, and not noted."""
 
 DAMAGE_MAX = 10_000

@@ -75,7 +75,8 @@ def verify(
 
     Raises:
         StoreBusyError, StoreClosedError, StoreFullError: it cannot be read now, or there is no space to work in.
-        StoreDeniedError: this role may not read it.
+        StoreDeniedError: this role may not read it, or this user not a payload file.
+        StorageError: the storage of large payloads does not answer, or refuses.
         SealError: keys that are here cannot be used. Without any the log can be verified.
         StoreReadOnlyError: there is something to repair, and the store cannot be written.
     """

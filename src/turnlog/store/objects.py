@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
-from turnlog.errors import StoreError, StoreOpenError
+from turnlog.errors import StorageError, StoreError, StoreOpenError
 from turnlog.store.files import make_folders
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class Objects:
 
         Raises:
             ValueError: there is no such object.
-            StoreError: the storage does not answer, or refuses.
+            StorageError: the storage does not answer, or refuses.
         """
         found = None
         with self._asking(), suppress(FileNotFoundError):
@@ -202,14 +202,14 @@ class Objects:
         """Convert errors of the storage.
 
         Raises:
-            StoreError: it does not answer, or refuses.
+            StorageError: it does not answer, or refuses.
         """
         try:
             yield
         except StoreError:
             raise
         except Exception as error:
-            raise StoreError(f"the payload storage {self.url!r} does not do its work: {_said(error)}") from error
+            raise StorageError(f"the payload storage {self.url!r} does not do its work: {_said(error)}") from error
 
 
 class _Pieces(io.RawIOBase):

@@ -21,7 +21,15 @@ import zstandard
 from msgspec import Struct
 
 from turnlog.digest import PREFIX, pieces_digest, sri, sri_bytes
-from turnlog.errors import CorruptionError, ErasedError, InputError, StoreError, os_reason
+from turnlog.errors import (
+    CorruptionError,
+    ErasedError,
+    InputError,
+    StoreBusyError,
+    StoreDeniedError,
+    StoreError,
+    os_reason,
+)
 from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, OpenedPayload, sealed_pieces
 from turnlog.model.pieces import byte_pieces, joined
@@ -56,8 +64,14 @@ _PIECE_BYTES = 1024 * 1024
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{62}(\.zst)?")
 
-_NOT_DAMAGE = {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
-"""Why a file may not be readable now, and sound nonetheless."""
+_NOT_DAMAGE = {
+    errno.EACCES: StoreDeniedError,
+    errno.EPERM: StoreDeniedError,
+    errno.EMFILE: StoreBusyError,
+    errno.ENFILE: StoreBusyError,
+    errno.ENOMEM: StoreBusyError,
+}
+"""Why a file may not be readable now, and sound nonetheless; and what is raised then."""
 
 _UNREADABLE = (OSError, ValueError, zstandard.ZstdError)
 """What is raised where something is wrong with a payload."""
@@ -267,7 +281,9 @@ class PayloadPlacer:
         Raises:
             ErasedError: the payload was erased.
             CorruptionError: the payload is missing, or anything about it is not as the event says.
-            StoreError: its file cannot be opened now.
+            StoreDeniedError, StoreBusyError: its file cannot be opened by this user, or now.
+            StorageError: its object cannot be had.
+            StoreError: it is an object, and this placer knows no objects.
         """
         try:
             # Nearly all payloads are small and beside their event, and windows are made of thousands of them.
@@ -515,7 +531,17 @@ class PayloadPlacer:
 
         What is on its way in, and what dead processes left of that, is not among it: see `collect`. A file that turnlog
         did not put there is, wherever in the folder it is; of a folder only the folder is named.
+
+        Raises:
+            StoreDeniedError, StoreBusyError, StoreError: it cannot be looked through.
         """
+        try:
+            yield from self._files()
+        except OSError as error:
+            kind = _NOT_DAMAGE.get(error.errno or 0, StoreError)
+            raise kind(f"{str(error.filename or self.folder)!r} cannot be read: {os_reason(error)}") from error
+
+    def _files(self) -> Iterator[tuple[Path, bytes | None]]:
         if self.folder is not None and self.folder.is_symlink():
             yield self.folder, None
         if self.folder is None or not self.folder.is_dir():
@@ -562,6 +588,6 @@ def _unreadable(error: Exception, event_id: str, global_position: int | None) ->
     subject = f"payload of event {event_id!r} cannot be read"
     if not isinstance(error, OSError):
         return CorruptionError(f"{subject}: {error}", global_position=global_position)
-    if error.errno in _NOT_DAMAGE:
-        return StoreError(f"{subject}: {os_reason(error)}")
+    if (kind := _NOT_DAMAGE.get(error.errno or 0)) is not None:
+        return kind(f"{subject}: {os_reason(error)}")
     return CorruptionError(f"{subject}: {os_reason(error)}", global_position=global_position)

@@ -13,7 +13,7 @@ from tests.sealed_log import SealsInMemory
 from tests.servers.objects import BUCKET, ObjectServer, missing
 from tests.servers.postgres import Postgres
 
-from turnlog import CorruptionError, StoreError, StoreOpenError, TurnLog
+from turnlog import CorruptionError, StorageError, StoreError, StoreOpenError, TurnLog
 from turnlog.events import Event
 from turnlog.events.form import build, meta_text, private_part
 from turnlog.ids import new_id
@@ -350,6 +350,27 @@ def test_storage_that_does_not_answer_is_told(
         with pytest.raises(StoreError, match="does not do its work"):
             log.add_turn(TEXT, continues="main")
         assert log.turn("main").global_position == 2
+
+
+def test_storage_that_does_not_answer_is_no_damage(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, object_server: ObjectServer
+) -> None:
+    """Verification ends at the first object, or, where no event has one, with what else would be there."""
+    monkeypatch.setattr(objects, "TIMEOUT_S", 1)
+    for name, value in object_server.variables.items():
+        monkeypatch.setenv(name, value)
+    url = at(postgres_url, f"s3://{BUCKET}/away")
+    with TurnLog.open(url) as log:
+        log.add_turn("small", bookmark="main")
+    for _ in range(2):
+        with monkeypatch.context() as away:
+            away.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+            with TurnLog.open(url) as log, pytest.raises(StorageError, match="does not do its work"):
+                log.verify()
+        with TurnLog.open(url) as log:
+            assert log.verify().clean
+            for number in range(2):
+                log.add_turn(f"{TEXT}{number}", continues="main")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import psycopg
 from psycopg import errors
 
 from turnlog.errors import (
+    StorageError,
     StoreError,
     StoreOpenError,
 )
@@ -441,6 +442,8 @@ class PostgresStore(Store):
             if objects is not None:
                 try:
                     yield from ((None, what) for what in strays(transaction, objects))
+                except StorageError:
+                    raise
                 except StoreError as error:
                     yield None, str(error)
 
