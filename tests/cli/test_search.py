@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from tests.agent.running import run
@@ -119,6 +120,19 @@ def test_the_total_of_usage_is_on_the_screen(turnlog: Command, by: str) -> None:
     assert turnlog.ok("usage", "--by", by).text.splitlines()[0].split()[-2:] == ["reasoning", "total"]
 
 
+def test_payload_that_is_there_again_is_found(talk: Command) -> None:
+    """The next search tries again what could not be read."""
+    talk.ok("add", "--bookmark", "long", "water " * 20_000)
+    [file] = (path for path in Path(f"{talk.store}-payloads").rglob("??/*") if path.is_file())
+    away = file.rename(file.with_name("away"))
+    for _ in range(2):
+        line = talk.refused("search", "river")
+        assert "CorruptionError" in line
+        assert "the next run tries it again, and `turnlog projections skip search" in line
+    away.rename(file)
+    assert len(talk.ok("search", "water", "--json").json_lines) == 1
+
+
 def test_projections_tell_how_they_are_doing(talk: Command) -> None:
     """Not built, behind, up to date, paused; and go on once the event is skipped."""
     status = talk.ok("projections", "status").text.splitlines()
@@ -132,6 +146,7 @@ def test_projections_tell_how_they_are_doing(talk: Command) -> None:
     paused = talk("projections", "run")
     assert paused.status == 1
     assert "search is paused at global position 5" in paused.stderr
+    assert "`turnlog projections rebuild search` tries it again" in paused.stderr
     assert "skip search --reason" in paused.stderr
     assert "is paused" in talk.refused("search", "river")
     talk.ok("projections", "rebuild", "search")

@@ -22,6 +22,7 @@ from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
 from turnlog.feeds.search import Filter, Found, Search, SearchView, terms_of
 from turnlog.feeds.sqlite_target import SQLiteTarget
+from turnlog.feeds.statuses import ways_on
 from turnlog.feeds.targets import Target
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
@@ -420,8 +421,7 @@ class Feeds:
         [status] = self.run([name], progress=progress)
         if status.paused_event is not None:
             raise StoreError(
-                f"projection {name!r} is paused at event {status.paused_event!r} ({status.error}): "
-                f"`turnlog projections skip {name} --reason …` passes over it"
+                f"projection {name!r} is paused at event {status.paused_event!r} ({status.error}): {ways_on(status)}"
             )
         if status.error is not None:
             raise StoreError(status.error)

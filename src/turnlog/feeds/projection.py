@@ -177,6 +177,7 @@ class State(Struct, frozen=True, kw_only=True):
         paused_event: the id of that event.
         paused_version: the version that cannot fold it, which need not be the one that the tables are of.
         error: what was raised there, one line.
+        tries_again: whether each run tries that event again: its payload could not be read, and may be there again.
         has_traces: whether rows that were taken away because of an erasure may still be found in the target's files.
         erased_to: the global position of the last erasure that has reached what is kept of errors, and the tables of
             one that is paused.
@@ -193,6 +194,7 @@ class State(Struct, frozen=True, kw_only=True):
     paused_event: str | None = None
     paused_version: int | None = None
     error: str | None = None
+    tries_again: bool = False
     has_traces: bool = False
     erased_to: int = 0
     erased_id: str | None = None
@@ -230,6 +232,7 @@ class Status(Struct, frozen=True, kw_only=True):
             event that keeps it from that.
         paused_event: the id of that event.
         error: why it does not go on, one line; None if it does.
+        tries_again: whether each run tries that event again: its payload could not be read, and may be there again.
         is_outdated: whether there is a newer version of it to be built.
         has_traces: whether what it forgot because of an erasure may still be found in its files, or, of one that is
             paused, what it has not forgotten yet.
@@ -243,6 +246,7 @@ class Status(Struct, frozen=True, kw_only=True):
     paused_at: int | None = None
     paused_event: str | None = None
     error: str | None = None
+    tries_again: bool = False
     is_outdated: bool = False
     has_traces: bool = False
     skipped: tuple[Skip, ...] = ()

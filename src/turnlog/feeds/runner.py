@@ -96,8 +96,9 @@ class Runner:
     def run(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[Status]:
         """Fold all that the log has, and return how it went. New and changed projections are built beside first.
 
-        A projection that cannot fold an event pauses there; the others go on. Erasures reach what it has folded, and
-        the texts of errors, also while it is paused; at an event that is erased by now it goes on.
+        A projection that cannot fold an event pauses there; the others go on. Each run tries the event again where its
+        payload could not be read: it may be there again. Erasures reach what it has folded, and the texts of errors,
+        also while it is paused; at an event that is erased by now it goes on.
 
         One whose tables cannot be made, or that does not fit the log, is raised once the others are up to date.
 
@@ -257,18 +258,18 @@ class Runner:
             if state is not None and not self._target.is_read_only:
                 state = forget_errors(self._store, self._target, db, given, state)
             holds = state is not None and state.paused_at is not None and is_held(state, given)
+            if state is not None and state.tries_again and not self._target.is_read_only:
+                holds = False
             if state is not None and state.paused_at is not None and not holds:
                 state = going_on(state)
                 self._target.save(db, given, state)
-        if holds:
-            if not self._target.is_read_only:
-                forget_paused(self._store, self._target, given)
-                self._scrub(given)
-            return
-        if state is None or state.version < given.version:
-            self._build(given, state, progress)
-        self._catch_up(self._target, given, progress)
-        self._scrub(given)
+        if not holds:
+            if state is None or state.version < given.version:
+                self._build(given, state, progress)
+            self._catch_up(self._target, given, progress)
+        if not self._target.is_read_only:
+            forget_paused(self._store, self._target, given)
+            self._scrub(given)
 
     def _build(self, given: Projection, before: State | None, progress: Progress | None) -> None:
         """Build a projection beside its tables, and swap it in.
@@ -318,6 +319,8 @@ class Runner:
             paused_event=state.paused_event,
             paused_version=state.paused_version,
             error=state.error,
+            # Where a run comes to the event with the tables of before, and not with a build that takes as long as all.
+            tries_again=state.tries_again and before.version == given.version and before.position <= state.position,
         )
         with self._target.transaction() as db:
             self._target.save(db, given, paused)
@@ -502,6 +505,7 @@ class Runner:
                 paused_event=poison.header.id,
                 paused_version=given.version,
                 error=" ".join(f"{type(error).__name__}: {error}".split())[:_ERROR_CHARACTERS_MAX],
+                tries_again=isinstance(error, StoreError),
             )
             target.save(db, given, paused)
         _log.warning("projection %s is paused at event %s: it cannot be folded", given.name, poison.header.id)

@@ -35,6 +35,7 @@ def status_of(
         paused_at=state.paused_at,
         paused_event=state.paused_event,
         error=state.error,
+        tries_again=state.tries_again,
         is_outdated=state.version < given.version,
         has_traces=state.has_traces,
         skipped=skipped,
@@ -42,7 +43,7 @@ def status_of(
     try:
         check_log(transaction, given, state)
     except StoreCutError as error:
-        return msgspec.structs.replace(status, paused_at=None, paused_event=None, error=str(error))
+        return msgspec.structs.replace(status, paused_at=None, paused_event=None, error=str(error), tries_again=False)
     if state.paused_at is not None and erasures_due(transaction, state) is not None:
         return msgspec.structs.replace(status, has_traces=True)
     return status
@@ -84,4 +85,13 @@ def is_held(state: State, given: Projection) -> bool:
 
 def going_on(state: State) -> State:
     """Return the state of a projection that is not paused any more."""
-    return msgspec.structs.replace(state, paused_at=None, paused_event=None, paused_version=None, error=None)
+    return msgspec.structs.replace(
+        state, paused_at=None, paused_event=None, paused_version=None, error=None, tries_again=False
+    )
+
+
+def ways_on(status: Status) -> str:
+    """Return how a projection that is paused can go on, with commands."""
+    what = "the next run" if status.tries_again else f"`turnlog projections rebuild {status.name}`"
+    skip = f"`turnlog projections skip {status.name} --reason …`"
+    return f"{what} tries it again, and {skip} passes over it for good, where it cannot be mended"

@@ -363,6 +363,38 @@ def test_poison_pauses_one_projection_and_not_the_others(
         both.skip("acme.words", "again")
 
 
+def test_event_without_its_payload_is_tried_again(log: TurnLog, target: AnyTarget, tmp_path: Path) -> None:
+    """By each run, which a build that comes to it does not change: it is folded once its payload is there again."""
+    erased, large, last = (log.add_turn(text) for text in ("one", "word " * 20_000, "last"))
+    [file] = (path for path in (tmp_path / "log.db-payloads").rglob("??/*") if path.is_file())
+    away = file.rename(tmp_path / "away")
+    one = runner(log, target)
+    for tried in (one.run, one.run, lambda: [one.rebuild("acme.words")], one.status):
+        [status] = tried()
+        assert (status.position, status.paused_event, status.tries_again) == (2, large.id, True)
+        assert (status.error or "").startswith("CorruptionError: payload of event")
+    log.erase(turn=erased.id, reason="asked")
+    [status] = one.run()
+    assert (status.paused_event, status.has_traces, rows(target)) == (large.id, False, [])
+    away.rename(file)
+    [status] = one.run()
+    assert (status.lag, status.error, status.tries_again) == (0, None, False)
+    assert rows(target) == [(large.id, 20_001), (last.id, 1)]
+
+
+def test_changed_projection_is_not_built_by_each_run(log: TurnLog, target: AnyTarget, tmp_path: Path) -> None:
+    """Where it comes to an event without its payload: the old tables stay, and a rebuild tries again."""
+    log.add_turn("word " * 20_000)
+    assert runner(log, target).run()[0].lag == 0
+    [file] = (path for path in (tmp_path / "log.db-payloads").rglob("??/*") if path.is_file())
+    away = file.rename(tmp_path / "away")
+    changed = runner(log, target, Longer())
+    assert [(each.version, each.paused_at, each.tries_again) for each in changed.run()] == [(1, 2, False)]
+    away.rename(file)
+    assert changed.run()[0].paused_at == 2
+    assert changed.rebuild("acme.words").lag == 0
+
+
 def _nothing(db: AnyCursor, event: LogEvent) -> None:
     """Fold nothing."""
 

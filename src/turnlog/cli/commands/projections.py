@@ -16,6 +16,7 @@ from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count, one_line
 from turnlog.errors import NotFoundError, StoreError
 from turnlog.feeds.projection import Status
+from turnlog.feeds.statuses import ways_on
 from turnlog.projections.tree import TREE
 
 EXIT_PAUSED = 1
@@ -161,7 +162,7 @@ def _write(statuses: Sequence[Status], common: Common) -> int:
             elif each.error is not None:
                 note(
                     f"{each.name} is paused at global position {each.paused_at:,}, event {each.paused_event}: "
-                    f"{one_line(each.error)}; `turnlog projections skip {each.name} --reason …` passes over it"
+                    f"{one_line(each.error)}; {ways_on(each)}"
                 )
     return EXIT_PAUSED if any(each.error is not None for each in statuses) else 0
 
