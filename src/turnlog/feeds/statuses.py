@@ -8,7 +8,7 @@ from turnlog.errors import StoreCutError
 from turnlog.feeds.erasures import erasures_due
 from turnlog.feeds.projection import Projection, Skip, State, Status
 from turnlog.store import ReadTransaction
-from turnlog.store.pages import check_seen
+from turnlog.store.pages import ANOTHER, check_seen
 
 
 def status_of(
@@ -61,7 +61,10 @@ def check_log(transaction: ReadTransaction, given: Projection, state: State) -> 
     if state.log not in (None, log):
         why = f"it is of log {state.log!r}, and this is log {log!r}"
     elif end < state.position:
-        why = f"the log ends at global position {end:,}, and {state.position:,} was folded: it was cut or rolled back"
+        why = (
+            f"the log ends at global position {end:,}, and {state.position:,} was folded: it was cut or rolled back, "
+            f"or {ANOTHER}"
+        )
     else:
         try:
             if state.event_id is not None:

@@ -22,6 +22,9 @@ PAGE_EVENTS = 1000
 TAIL_EVENTS = 1000
 """How many of the last events are kept in memory for those who follow the log."""
 
+ANOTHER = "is another log, or one of two stores of this log that went different ways, of which a user can use but one"
+"""What a log may be that has not what was read of it, if it was not cut: what is kept of a log goes by its id."""
+
 
 class Seen(NamedTuple):
     """An event that was read or passed over, by which a log is known again. Nothing of its content."""
@@ -65,7 +68,7 @@ def read_page(
     if end < after:
         raise StoreCutError(
             f"the log ends at global position {end:,}, and {after:,} was read before: it was cut or rolled back, "
-            "or is another log",
+            f"or {ANOTHER}",
             position=after,
             end=end,
         )
@@ -100,7 +103,7 @@ def check_seen(transaction: ReadTransaction, position: int, event_id: str, *, di
         _log.error("who follows the log has read event %s at %d, which is not there any more", event_id, position)
         raise StoreCutError(
             f"global position {position:,} has {found}, and had event {event_id!r} when it was read: the log was "
-            "rolled back or written anew, or is another log",
+            f"rolled back or written anew, or {ANOTHER}",
             position=position,
             end=transaction.log_end(),
         )

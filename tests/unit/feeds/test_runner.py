@@ -700,6 +700,7 @@ def test_restored_log_is_told_with_what_to_do(log: TurnLog, target: AnyTarget, t
         for said in ("the log ends at global position 2, and 4 was folded", "global position 4 has event"):
             [status] = runner(old, target).status()
             assert said in (status.error or "")
+            assert "or one of two stores of this log that went different ways" in (status.error or "")
             assert status.paused_at is None
             with pytest.raises(StoreCutError, match=r"projections rebuild acme\.words") as caught:
                 runner(old, target).run()

@@ -429,7 +429,7 @@ def test_feed_does_not_go_on_behind_another_event_of_the_same_id(tmp_path: Path)
                 log.feeds.feed(Shelf()).run()
                 log.feeds.run(["usage"])
             else:
-                with pytest.raises(StoreCutError, match="was rolled back or written anew"):
+                with pytest.raises(StoreCutError, match=r"was rolled back or written anew.* two stores of this log"):
                     log.feeds.feed(Shelf()).run()
                 with pytest.raises(StoreCutError, match=r"2 has event .* with another digest, and had event"):
                     log.feeds.run(["usage"])
