@@ -109,7 +109,7 @@ class TestImport:
         assert other.ok("import", "turnlog", stdin=content).text.splitlines() == [
             "standard input  16 events added, 0 known",
             "  11 bookmarks set: b00, b01, b02, b04, b05 and 6 more",
-            f"  1 bookmark kept where they are here: b03 (there at {turn.id})",
+            f"  1 bookmark not moved here: b03 (there at {turn.id})",
             "  turnlog bookmarks set NAME TURN moves one; --bookmarks take, at the import, all",
             "  2 registers have no effect until they are confirmed: see turnlog registers",
         ]

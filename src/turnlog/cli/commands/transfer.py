@@ -289,7 +289,7 @@ def _write_restored(screen: Screen, path: Path, report: RestoreReport) -> None:
             screen.line(f"  {count(len(moved), 'bookmark')} {what}: ", (names, "bold green"))
     kept = [each for each in report.kept_bookmarks if each.here is not None]
     unset = [each for each in report.kept_bookmarks if each.here is None]
-    for others, what in ((kept, "kept where they are here"), (unset, "not set, whose names could mean turns of yours")):
+    for others, what in ((kept, "not moved here"), (unset, "not set, whose names could mean turns of yours")):
         if others:
             names = _few([f"{bookmark.name} (there at {bookmark.theirs})" for bookmark in others])
             screen.line(f"  {count(len(others), 'bookmark')} {what}: ", (names, "bold green"))
