@@ -207,11 +207,12 @@ def erase(
         with store.read() as transaction:
             search = Search(transaction, asked)
             seals = _keys_of(transaction, asked)
+            moving = _bookmarks_at(transaction, search.foreseen) if dry_run else ()
         if dry_run:
             keys = () if seals is None or asked.subject is None else seals.ids_of(asked.subject)
-            with store.read() as transaction:
-                moving = tuple(_bookmarks_at(transaction, search.foreseen))
-            return search.report(keys=keys, moving=moving, at_work=_at_work(store, search.foreseen), dry_run=True)
+            return search.report(
+                keys=keys, moving=tuple(moving), at_work=_at_work(store, search.foreseen), dry_run=True
+            )
         try:
             return _erase(store, search, asked, meta, sources)
         except _HoldsChangedError:

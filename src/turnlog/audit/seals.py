@@ -51,8 +51,9 @@ __all__ = ["SealFolder", "SealKeyEntry", "default_seals"]
 
 _LOCK = "lock"
 _LOOKS_MAX = 3
-_WITHOUT = f"without keys, as with {FOLDER_VARIABLE} set to an empty folder, a log can be verified, exported and listed"
 """How often to look again for a key that was removed in the meantime."""
+_WITHOUT = f"without keys, as with {FOLDER_VARIABLE} set to an empty folder, a log can be verified, exported and listed"
+"""What can be done all the same where a key does not open."""
 
 
 class SealKeyEntry(Struct, frozen=True, kw_only=True):

@@ -182,10 +182,12 @@ class Objects:
         """Have the place for the log, before the first object is written or removed in this process."""
         if self._is_own or self.mark is None:
             return
-        if self._marked() is None:
+        found = self._marked()
+        if found is None:
             with self._asking():
                 self._api.put(self._store, _MARK, self.mark.encode())
-        if self.is_anothers():
+            found = self._marked()  # another log may have been as fast
+        if found != self.mark:
             raise StoreError(
                 f"{self.url!r} is where another log has its large payloads: give each log a prefix of its own (if "
                 f"there is no such log any more, remove the object {_MARK!r} there)"

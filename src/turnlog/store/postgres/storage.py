@@ -143,7 +143,7 @@ def strays(transaction: ReadTransaction, objects: Objects) -> Iterator[str]:
     """Iterate over what is in the storage and belongs to no event, one line each. What may be on its way is left out.
 
     Raises:
-        StoreError: the storage does not answer.
+        StorageError: the storage does not answer.
     """
     if objects.is_anothers():
         yield f"payload objects in {objects.url} are of more than one log: give each a prefix of its own"

@@ -12,7 +12,6 @@ import psycopg
 from psycopg import errors
 
 from turnlog.errors import (
-    StorageError,
     StoreError,
     StoreOpenError,
 )
@@ -440,12 +439,7 @@ class PostgresStore(Store):
             for name in misnamed(transaction):
                 yield None, f"{name!r} is to be removed from the payload storage, and can be the name of no payload"
             if objects is not None:
-                try:
-                    yield from ((None, what) for what in strays(transaction, objects))
-                except StorageError:
-                    raise
-                except StoreError as error:
-                    yield None, str(error)
+                yield from ((None, what) for what in strays(transaction, objects))
 
     def check_schema(self) -> list[str]:
         """Return what is not as it should be of tables, indexes, triggers, functions and version, one line each."""

@@ -44,14 +44,14 @@ COMMIT = Statement("COMMIT")
 _AGAIN_MAX = 4
 """How often what is read first is asked for again after a connection was lost."""
 
-_EPOCH = Statement("SELECT epoch FROM store_state WHERE one = 1")
+_OF_STATE = "FROM store_state WHERE one = 1"
+_EPOCH = Statement(f"SELECT epoch {_OF_STATE}")
 ROLLBACK = Statement("ROLLBACK")
 # Where nothing says what state the store is in, as while a backup is put back, nothing is appended.
-_IF_STATED = "FROM store_state WHERE one = 1"
-_APPEND = f"SELECT log_append(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_IF_STATED}"
+_APPEND = f"SELECT log_append(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_OF_STATE}"
 _APPEND_ONE = (
     "SELECT log_append(?, ?, ?, ARRAY[?::text], ARRAY[?::text], ARRAY[?::bigint], ARRAY[?::text], ARRAY[?::bytea],"
-    f" ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea]) {_IF_STATED}"
+    f" ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea], ARRAY[?::smallint], ARRAY[?::bytea]) {_OF_STATE}"
 )
 POSITION = "SELECT log_position(?)"
 _SETTLE_NOW = Statement("SELECT log_settle_now()")
