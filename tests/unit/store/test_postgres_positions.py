@@ -209,6 +209,21 @@ def test_append_whose_position_stays_unknown_says_that_it_is_recorded(
     assert one.turn(turn_id).global_position == 3
 
 
+def test_append_that_is_gone_behind_its_commit_says_so(one: TurnLog, postgres_url: str) -> None:
+    """As where the tables are put back in this moment, which is done here to the function that is asked."""
+    turn_id = new_id()
+    with psycopg.connect(postgres_url, options="-c search_path=turnlog") as connection:
+        [(asked,)] = connection.execute("SELECT pg_get_functiondef('log_position'::regproc)").fetchall()
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION log_position(id text) RETURNS bigint AS 'SELECT NULL::bigint' LANGUAGE sql"
+        )
+        connection.commit()
+        with pytest.raises(UncertainError, match=f"{turn_id}.* was recorded .* is not there any more"):
+            one.add_turn("gone", bookmark=False, id=turn_id)
+        connection.execute(asked)
+    assert one.add_turn("on", bookmark=False).global_position == 4
+
+
 def test_what_has_no_place_yet_is_not_shown(
     one: TurnLog, other: TurnLog, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -289,20 +289,26 @@ class Appender:
 
     def _place(self, transaction: PostgresWrite, tries: Tries) -> None:
         """Ask where events stand that are committed. Writers of others, that began earlier, may still be at it."""
+        event_id = next(iter(transaction.unplaced()), "")
         try:
             wire = self._writing()
             answers = wire.exchange(*([Statement(POSITION, (event_id,))] for event_id in transaction.unplaced()))
-            transaction.place_all([rows_of(answer)[0][0][0] for answer in answers])
+            transaction.place_all(answers)
         except psycopg.Error as error:
             self._drop_writer()
             try:
                 tries.pause(error, 0.05)
             except psycopg.Error:
-                event_id = transaction.recorded[0].header.id if transaction.recorded else ""
                 raise UncertainError(
                     f"event {event_id!r} is recorded in store {self._place_name!r}, and its global position is not "
                     "known yet, because another writer neither goes on nor ends: ask for its id"
                 ) from error
+        else:
+            if not transaction.is_placed:
+                raise UncertainError(
+                    f"event {event_id!r} was recorded in store {self._place_name!r}, and is not there any more: its "
+                    "tables were removed or put back meanwhile. Record it again when that is over"
+                )
 
     def _transaction(self, wire: Wire, *, is_alone: bool, is_careful: bool) -> PostgresWrite:
         """Begin a write transaction: beside others, or with nobody else appending."""

@@ -483,7 +483,7 @@ class PostgresWrite(PostgresRead, LogWrite):
             [(self.epoch,)] = rows[-2]
         positions = answers[len(answers) - len(asking) :]
         if not any(isinstance(answer, Exception) for answer in positions):
-            self.place_all([rows_of(answer)[0][0][0] for answer in positions])
+            self.place_all(positions)
 
     def _end(self) -> list[Statement]:
         """Return the statements that are left, up to the commit."""
@@ -500,9 +500,15 @@ class PostgresWrite(PostgresRead, LogWrite):
         # Asking also wakes who follows.
         return [*(recorded.header.id for recorded in self.recorded[:1]), *self._unsettled]
 
-    def place_all(self, positions: Sequence[int]) -> None:
-        """Tell the events of `unplaced` their global positions."""
-        rest = list(positions)
+    def place_all(self, answers: Sequence[Answer]) -> None:
+        """Tell the events of `unplaced` their global positions, unless one of them is not there any more.
+
+        Args:
+            answers: the answer for each of them.
+        """
+        rest = [rows_of(answer)[0][0][0] for answer in answers]
+        if None in rest:
+            return
         self.is_placed = True
         if self.recorded:
             first = rest.pop(0)
