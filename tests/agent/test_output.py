@@ -48,6 +48,13 @@ class Note(TypedDict):
     text: str
 
 
+class Tally(msgspec.Struct):
+    """A tally; msgspec takes no `2.0` for an integer."""
+
+    count: int
+    share: float
+
+
 class Decimals(msgspec.Struct):
     """msgspec reads numbers too, and its schema says text."""
 
@@ -86,6 +93,8 @@ def look() -> str:
         (Place, '{"name":"Kew","within":{"name":"London"}}', Place("Kew", Place("London"))),
         (Point, '{"x":1,"y":2.5}', Point(1.0, 2.5)),
         (Note, '{"text":"Bolts."}', {"text": "Bolts."}),
+        (Person, '{"name":"Ada","age":36.0}', Person(name="Ada", age=36)),
+        (Tally, '{"count":2.0,"share":0.1}', Tally(count=2, share=0.1)),
         (list[int], '{"value":[1,2]}', [1, 2]),
         (int | None, '{"value":null}', None),
     ],

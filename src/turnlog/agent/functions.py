@@ -15,7 +15,7 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.agent.given_arguments import check_keys
+from turnlog.agent.given_arguments import check_keys, read_typed
 from turnlog.agent.letting_go import ENDING
 from turnlog.agent.parameter_models import Models, read_model
 from turnlog.agent.plain_values import json_text
@@ -85,15 +85,15 @@ class Functions(Toolbox):
 
 
 class _Offered(Struct, frozen=True, kw_only=True):
-    """A function as a tool. `parameters` is a struct type of its parameters."""
+    """A function as a tool. `parameters` reads a struct of its parameters."""
 
     tool: Tool
     function: Function
-    parameters: type[Struct]
+    parameters: msgspec.json.Decoder[Struct]
 
     def arguments(self, raw: Raw) -> dict[str, Any]:
         """Return the arguments that are given, of the types that the function asks for."""
-        given = msgspec.json.decode(bytes(raw), type=self.parameters, dec_hook=read_model)
+        given = read_typed(self.parameters, bytes(raw))
         return {name: value for name, value in msgspec.structs.asdict(given).items() if value is not UNSET}
 
 
@@ -102,13 +102,13 @@ def _offered(function: Function) -> _Offered:
     if not _NAME.fullmatch(name):
         raise RunError(f"a tool cannot be called {name!r}: use a function whose name is of a-z, A-Z, 0-9, _ and -")
     try:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
+        signature = inspect.signature(function, eval_str=True).parameters.values()
     except (ValueError, TypeError, NameError) as error:
         raise RunError(f"tool {name!r}: its signature cannot be read: {error}") from error
     description, of_parameters = _described(inspect.getdoc(function) or "")
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     defaults: dict[str, object] = {}
-    for parameter in parameters:
+    for parameter in signature:
         if parameter.kind in _NOT_OFFERED:
             raise RunError(f"tool {name!r}: its parameter '{parameter}' cannot be given by name")
         annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
@@ -124,7 +124,8 @@ def _offered(function: Function) -> _Offered:
         why = _ONE_MODEL if "custom type" in str(error) else error
         raise RunError(f"tool {name!r}: a parameter has a type that JSON cannot carry: {why}") from error
     tool = Tool(name=name, description=description, input_schema=Raw(msgspec.json.encode(schema)))
-    return _Offered(tool=tool, function=function, parameters=struct)
+    parameters = msgspec.json.Decoder(struct, dec_hook=read_model)
+    return _Offered(tool=tool, function=function, parameters=parameters)
 
 
 def _schema(struct: type[Struct], descriptions: Mapping[str, str], defaults: Mapping[str, object]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import msgspec
 import pydantic
 import pydantic_core
 
+from turnlog.agent.given_arguments import read_typed
 from turnlog.agent.output_check import of_schema_of_type, told
 from turnlog.agent.reply_json import parsed
 from turnlog.errors import MetaError, OutputError
@@ -64,7 +65,7 @@ def _struct_reader(kind: type[U], check: Callable[[Any], None]) -> Callable[[str
 
     def read(text: str) -> U:
         try:
-            value = decoder.decode(text)
+            value = read_typed(decoder, text)
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             raise OutputError(str(error)) from error
         check(parsed(text))

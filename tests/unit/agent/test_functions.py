@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -203,6 +204,25 @@ def test_what_is_no_such_model_is_told_with_its_place(invoice: str, said: str) -
     """As what fits no other type; the tool is not called."""
     outcome = called(file_away, f'{{"invoice":{invoice},"colour":"red"}}')
     assert outcome == ToolOutcome.error(f"the arguments do not fit 'file_away': {said}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ('{"count":2.0,"exact":0.10,"anything":3.0}', "2 0.10 3"),
+        ('{"count":2e0,"exact":12345678901234567890.0,"anything":1e400}', "the arguments do not fit"),
+        ('{"count":2.5,"exact":1,"anything":0}', "Expected `int`, got `float` - at `$.count`"),
+        ('{"count":18014398509481985.0,"exact":1,"anything":0}', "Expected `int`, got `float`"),
+        ('{"count":"2","exact":1,"anything":0}', "Expected `int`, got `str`"),
+    ],
+)
+def test_a_whole_number_with_a_point_is_an_integer(arguments: str, said: str) -> None:
+    """As JSON Schema has it; what has a part behind the point is none, nor what a float does not tell from others."""
+
+    def count(count: int, exact: Decimal, anything: Any) -> str:
+        return f"{count} {exact} {anything}"
+
+    assert said in text_of(called(count, arguments))
 
 
 def test_a_function_without_parameters_takes_an_empty_object() -> None:
