@@ -183,6 +183,12 @@ def test_erasing_tells_what_is_beyond_reach(turnlog: Command, receiver: Receiver
     turnlog.ok("add", "a word of theirs", "--bookmark", "main")
     turnlog.ok("feed", "jsonl", tmp_path / "out")
     turnlog.ok("feed", "webhook", receiver.url, "--unsigned")
+    foreseen = turnlog("erase", "--turn", "main", "--dry-run")
+    assert f"would erase in {tmp_path}/out too" in foreseen.text
+    assert foreseen.stderr == (
+        f"turnlog: webhook {receiver.url} may have been sent some of it, and would be sent the erasure as an event: "
+        "what it keeps is not taken back\n"
+    )
     done = turnlog("erase", "--turn", "main", "--reason", "asked", "--yes")
     assert done.status == 0
     assert f"erased in {tmp_path}/out too" in done.text

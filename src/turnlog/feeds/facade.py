@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from hashlib import sha256
 from importlib import import_module
@@ -346,13 +346,13 @@ class Feeds:
         moved = sinks.move(self.store, self._states, name, position)
         return sinks.status_of(self.store, self._states, self._feed_state(name) if moved is None else moved)
 
-    def delivered_to(self, erasures: Sequence[str]) -> list[FeedState]:
-        """Return the feeds that have delivered content of what was erased: those that take it back, and others.
+    def delivered_to(self, events: Iterable[str]) -> list[FeedState]:
+        """Return the feeds that have delivered content of what was erased, or is to be: those that take it back too.
 
         Args:
-            erasures: ids of `gpt.erasure` events.
+            events: ids of `gpt.erasure` events, which stand for what they name, and of events that are to be erased.
         """
-        return sinks.delivered_to(self.store, self._states, erasures)
+        return sinks.delivered_to(self.store, self._states, events)
 
     def forget_erased(self) -> str | None:
         """Let erasures reach the projections and the feeds that there are.

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import Annotated
 
 from cyclopts import App, Parameter
@@ -138,10 +139,10 @@ def erase(
         )
         if report.erasures:
             done.append(_ERASED)
-        feeds = _delivered_to(log, report.erasures)
+        feeds = _delivered_to(log, report)
     with telling(f"{_ERASED}, but it could not be printed" if report.erasures else "nothing was erased"):
         _write_report(report, common, feeds)
-    _tell_beyond(feeds)
+    _tell_beyond(feeds, dry_run=dry_run)
     return 0 if report.remains is None else EXIT_REMAINS
 
 
@@ -168,19 +169,21 @@ def _check_finish(which: Which, *, reason: str | None, by: str | None, dry_run: 
         )
 
 
-def _delivered_to(log: TurnLog, erasures: Sequence[str]) -> Sequence[FeedState]:
+def _delivered_to(log: TurnLog, report: ErasureReport) -> Sequence[FeedState]:
     """Return the feeds that have delivered it; none where that is not known, which the report tells."""
+    would = chain(report.turns, report.calls, report.replies, report.lines, report.tool_calls, report.summaries)
     try:
-        return log.feeds.delivered_to(erasures)
+        return log.feeds.delivered_to(would if report.dry_run else report.erasures)
     except StoreError:
         return []
 
 
-def _tell_beyond(feeds: Sequence[FeedState]) -> None:
+def _tell_beyond(feeds: Sequence[FeedState], *, dry_run: bool) -> None:
     """Say who has been sent what is erased, and is told so by the erasure's event."""
     for feed in (each for each in feeds if not each.takes_back):
         topics = feed.choice.topics
-        told = "" if topics and ERASURE not in topics else ", and is sent the erasure as an event"
+        is_sent = "would be sent" if dry_run else "is sent"
+        told = "" if topics and ERASURE not in topics else f", and {is_sent} the erasure as an event"
         named = "" if feed.name == f"{feed.kind}:{feed.destination}" else f" (feed {one_line(feed.name)!r})"
         note(
             f"{one_line(feed.kind)} {one_line(feed.destination)}{named} may have been sent some of it{told}: what it "
@@ -201,8 +204,10 @@ def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
     if not found.events:
         return
     if not common.json:
-        _write_report(found, common, ())
+        feeds = _delivered_to(log, found)
+        _write_report(found, common, feeds)
         sys.stdout.flush()
+        _tell_beyond(feeds, dry_run=True)
     _ask(f"erase {count(found.events, 'event')}")
 
 
@@ -317,7 +322,7 @@ def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedStat
         gone = "under a key that is not here: gone from every copy if it was destroyed, and nobody else has it"
         facts.append(("sealed", f"{count(report.key_missing, 'event')} {gone}"))
     if report.remains is None:  # else that names those which were not reached
-        facts += [("feed", f"erased in {one_line(feed.destination)} too") for feed in feeds if feed.takes_back]
+        facts += [("feed", f"{done} in {one_line(feed.destination)} too") for feed in feeds if feed.takes_back]
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
     if report.undecided:
@@ -350,7 +355,7 @@ def retain(
         is_erased = apply and report.erasure is not None
         if is_erased:
             done.append(_RETAINED)
-        feeds = _delivered_to(log, report.erasure.erasures if report.erasure is not None else ())
+        feeds = () if report.erasure is None else _delivered_to(log, report.erasure)
     remains = None if report.erasure is None else report.erasure.remains
     with telling(f"{_RETAINED}, but it could not be printed" if is_erased else "nothing was erased"):
         if common.json:
@@ -371,7 +376,7 @@ def retain(
             _tell_at_work(report.erasure)
         if remains is not None:
             note(remains)
-    _tell_beyond(feeds)
+    _tell_beyond(feeds, dry_run=not apply)
     return 0 if remains is None else EXIT_REMAINS
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from time import monotonic
 
 from turnlog.errors import ConflictError, StoreError, TurnlogError
-from turnlog.events import TARGET
+from turnlog.events import ERASURE, TARGET
 from turnlog.feeds.erasures import Due, erasures_due
 from turnlog.feeds.sinks.feed import Feed
 from turnlog.feeds.sinks.interface import Sink
@@ -14,7 +14,7 @@ from turnlog.feeds.sinks.jsonl import JSONLines
 from turnlog.feeds.sinks.parquet import ParquetFiles
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FeedState, FeedStates
-from turnlog.store import Store
+from turnlog.store import ReadTransaction, Store
 
 PATIENCE_S = 5.0
 """How long a feed that runs elsewhere is waited for."""
@@ -53,26 +53,29 @@ def take_back(store: Store, states: FeedStates) -> str | None:
     return f"what was erased may still be {', and '.join(left)}: `turnlog erase --finish`" if left else None
 
 
-def delivered_to(store: Store, states: FeedStates, erasures: Sequence[str]) -> list[FeedState]:
-    """Return the feeds that have delivered content of what some erasures name, those that take it back too.
+def delivered_to(store: Store, states: FeedStates, events: Iterable[str]) -> list[FeedState]:
+    """Return the feeds that have delivered content of some events, those that take it back too.
 
     Args:
         store: the log.
         states: its feeds.
-        erasures: ids of `gpt.erasure` events.
+        events: ids of events; a `gpt.erasure` event stands for what it names.
     """
     feeds = [state for state in states.all() if state.sent]
     if not feeds:
         return []
-    first: int | None = None
     with store.read() as transaction:
-        for erasure in erasures:
-            recorded = transaction.event(erasure)
-            for citation in () if recorded is None else recorded.header.citations:
-                target = transaction.event(citation.id) if citation.relation == TARGET else None
-                if target is not None and (first is None or target.global_position < first):
-                    first = target.global_position
+        first = min(_positions(transaction, events), default=None)
     return [] if first is None else [state for state in feeds if state.sent >= first]
+
+
+def _positions(transaction: ReadTransaction, events: Iterable[str]) -> Iterator[int]:
+    for recorded in filter(None, map(transaction.event, events)):
+        if recorded.header.topic == ERASURE:
+            named = (citation.id for citation in recorded.header.citations if citation.relation == TARGET)
+            yield from (target.global_position for target in filter(None, map(transaction.event, named)))
+        else:
+            yield recorded.global_position
 
 
 def sink_of(state: FeedState) -> Sink | None:
