@@ -15,7 +15,7 @@ from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
 from turnlog import Text, TurnLog
 from turnlog.agent.deciding import DENIED_BY_USER, NOT_STARTED, UNKNOWN, UNRECORDED
-from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted
+from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolRetried
 from turnlog.agent.execution import TAKEN
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ContentError, MetaError, RunError, ToolCallTakenError, UnknownTurnError
@@ -583,11 +583,48 @@ def test_each_try_of_a_failing_tool_is_an_attempt(log: TurnLog) -> None:
             raise error
         return "well"
 
+    told: list[list[list[object]]] = []
+
+    def tell(event: RunEvent) -> None:
+        if isinstance(event, ToolRetried):
+            told.append(endings(log, "flaky"))
+
     adapter = Scripted(call(("flaky", {})), say("Done."))
-    settings: dict[str, Any] = {"on_tool_error": "retry", "tool_retry_wait_s": 0.0}
-    result = run(log, adapter, tools=[flaky], **settings)
+    settings: dict[str, Any] = {"on_tool_error": "retry", "tool_retry_wait_s": 0.0, "on_event": tell}
+    result = run(log, adapter, bookmark="flaky", tools=[flaky], **settings)
+    assert told == [[["error"]], [["error", "error"]]]  # on disk before it is told
     assert endings(log, result.turns[1].id) == [["error", "error", "result"]]
     assert len(result.turns[2].meta.tool_ends) == 3
+    assert log.verify().clean
+
+
+def test_a_run_that_is_cancelled_between_two_tries_has_what_came_of_the_first(log: TurnLog) -> None:
+    """Nothing was at work then: the next run has no question to ask."""
+    tries: list[int] = []
+
+    def failing() -> str:
+        tries.append(1)
+        raise ValueError("first")
+
+    async def go() -> None:
+        retried = asyncio.Event()
+
+        def tell(event: RunEvent) -> None:
+            if isinstance(event, ToolRetried):
+                retried.set()
+
+        given = values(model=MODEL, adapter=Scripted(call(("failing", {}))), connection=HERE)
+        policy = values(on_tool_error="retry", tool_retry_wait_s=60.0, approve="auto")
+        work = log.arun("Go.", bookmark="main", tools=failing, on_event=tell, **given, **policy)
+        running = asyncio.ensure_future(work)
+        await retried.wait()
+        running.cancel()
+        await asyncio.wait([running])
+
+    asyncio.run(go())
+    [_, asked, answered] = log.ancestry("main")
+    assert (endings(log, asked.id), len(tries)) == ([["error"]], 1)
+    assert results(log, answered.id) == [("c1", "ValueError: first", True)]
     assert log.verify().clean
 
 

@@ -206,7 +206,7 @@ class Execution:
             ends += on.unrecorded
             if on.is_open:
                 ends.append(on.end_of(on.attempt, _ending_of(on)))
-            elif on.outcome is None:
+            elif on.outcome is None and on.failed is None:
                 ends.append(on.end_of(on.attempt + 1, "not_called"))
         return ends, [end for on in self._calls for end in on.ends]
 
@@ -269,8 +269,9 @@ class Execution:
         if self._policy.on_tool_error != "retry":
             return await self._attempted(on, box)
 
-        def tell(state: RetryCallState) -> None:
+        async def record(state: RetryCallState) -> None:
             outcome = _outcome_of(state)
+            await self._record_end(on, outcome)  # before the wait, in which anything can happen
             self._tell(
                 ToolRetried(call=on.call, outcome=outcome, attempt=state.attempt_number, wait_s=state.upcoming_sleep)
             )
@@ -282,15 +283,13 @@ class Execution:
             stop=stop_after_attempt(1 + self._policy.tool_retries_max),
             wait=wait_exponential(multiplier=self._policy.tool_retry_wait_s, max=TOOL_RETRY_WAIT_S_MAX),
             retry=retry_if_result(fails),
-            before_sleep=tell,
+            before_sleep=record,
             retry_error_callback=_outcome_of,
         )
         return await retrying(self._attempted, on, box)
 
     async def _attempted(self, on: _Progress, box: Toolbox) -> ToolOutcome:
         """Make one attempt: it is on disk before the tool is called."""
-        if on.failed is not None:
-            await self._record_end(on, on.failed)
         if not on.is_open:  # the first ones were begun together
             try:
                 await self._begin([on])
