@@ -16,6 +16,7 @@ from turnlog.agent.mcp.http import Client
 from turnlog.agent.mcp.launch import Launch
 from turnlog.agent.mcp.program import LINE_BYTES_MAX, program
 from turnlog.executors import of_process
+from turnlog.providers.certificates import tls_context
 from turnlog.providers.proxies import check_proxies
 
 _HTTP_WRITE_TIMEOUT_S = 60.0
@@ -47,12 +48,12 @@ async def reach(
         ProviderError: a proxy that the environment names cannot be used.
     """
     check_proxies("mcp")
-    client = await of_process().run_read(  # which reads certificates
-        Client,
+    client = Client(
         headers=launch.headers,
         auth=auth,
         timeout=httpx2.Timeout(timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
         event_hooks={"response": [on_response]},
+        verify=await of_process().run_read(tls_context),  # which reads certificates, the first time
     )
     await stack.enter_async_context(client)
     return await stack.enter_async_context(
