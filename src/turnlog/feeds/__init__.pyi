@@ -6,9 +6,10 @@ from .postgres_target import PostgresTarget
 from .projection import Projection, Skip, State, Status, projection
 from .runner import HasStore, Runner
 from .selection import Selection
-from .sinks.feed import Feed, FeedStatus
+from .sinks.feed import Feed
 from .sinks.interface import Batch, Choice, Sink, SinkRecord
 from .sinks.states import FeedState
+from .sinks.status import FeedStatus
 from .sqlite_target import SQLiteTarget
 from .targets import Target
 from .usage import ToolSum, UsageSum

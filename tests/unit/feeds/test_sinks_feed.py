@@ -23,7 +23,8 @@ from turnlog import TurnLog
 from turnlog.errors import ConflictError, MetaError, NotFoundError, SinkError, StoreCutError, StoreError
 from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks import Batch, Choice, FeedStates, JSONLines, Place, Sink, SinkRecord
-from turnlog.feeds.sinks.feed import ATTEMPTS, Feed, _Running  # pyright: ignore[reportPrivateUsage]
+from turnlog.feeds.sinks.feed import ATTEMPTS, Feed
+from turnlog.feeds.sinks.running import Running
 from turnlog.ids import new_id
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
@@ -974,14 +975,14 @@ def test_erasure_reaches_a_feed_that_waits_for_a_batch(
     taking = Taking()
     taking.linger_s = 3600.0
     caught_up = threading.Event()
-    note = _Running.note
+    note = Running.note
 
-    def then_erase(running: _Running, **changes: object) -> None:
+    def then_erase(running: Running, **changes: object) -> None:
         note(running, **changes)
         if is_at_once and len(taking.forgotten) == 1:
             filed.erase(turn=second, reason="asked")
 
-    monkeypatch.setattr(_Running, "note", then_erase)
+    monkeypatch.setattr(Running, "note", then_erase)
     feed = filed.feeds.feed(taking, batch=100)
     thread = threading.Thread(target=feed.follow, kwargs={"told": lambda _: caught_up.set()})
     thread.start()

@@ -1,4 +1,4 @@
-from .feed import Feed, FeedStatus, status_of
+from .feed import Feed
 from .interface import Batch, Choice, Place, Sink, SinkRecord
 from .jetstream import JetStream
 from .jsonl import JSONLines
@@ -6,6 +6,7 @@ from .moving import move
 from .otel import OpenTelemetry
 from .parquet import ParquetFiles
 from .states import FeedState, FeedStates
+from .status import FeedStatus, status_of
 from .taking_back import delivered_to, take_back
 from .webhook import Webhook
 

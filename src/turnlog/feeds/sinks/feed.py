@@ -12,10 +12,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 from tenacity.stop import stop_never
 
@@ -29,12 +28,12 @@ from turnlog.errors import (
     StoreLostError,
     TurnlogError,
 )
-from turnlog.events.times import time_of
-from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks.beginning import check_alone, check_choice
 from turnlog.feeds.sinks.interface import INT64_MAX, Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
+from turnlog.feeds.sinks.running import Running, standing_at
 from turnlog.feeds.sinks.states import FeedState, FeedStates
+from turnlog.feeds.sinks.status import FeedStatus, status_of
 from turnlog.feeds.stopping import Stopping
 from turnlog.model.plain import check_done
 from turnlog.store import Store
@@ -45,8 +44,6 @@ ATTEMPTS = 8
 
 WAIT_S_MAX = 60.0
 """How long is waited between two attempts at most, whatever the destination asks for."""
-
-_ERROR_CHARACTERS_MAX = 500
 
 T = TypeVar("T")
 
@@ -59,39 +56,6 @@ Progress = Callable[[int, int], None]
 OnBack = Callable[[str], None]
 """Called with one line where a feed goes on from where its destination ends: back, if that lacks what it had; behind
 what a feed that begins finds there."""
-
-
-class FeedStatus(Struct, frozen=True, kw_only=True):
-    """How a feed is doing.
-
-    Attributes:
-        name: its name.
-        kind: the kind of its sink.
-        destination: where it delivers to.
-        position: the global position up to which all was delivered, or is not wanted.
-        lag: number of events of the log behind that.
-        lag_s: how long ago the first of these was recorded, in seconds; 0 without any.
-        delivered: number of events that the destination has acknowledged to the feed: without those in a folder that it
-            was killed before it could count, and again with those that were delivered again.
-        delivered_time: when it last did, ISO 8601 in UTC; None if it never did.
-        error: why it does not go on, one line; None if it does.
-        error_time: since when, ISO 8601 in UTC.
-        takes_back: whether what it delivered of events that are erased is taken back.
-        running: whether somebody runs it.
-    """
-
-    name: str
-    kind: str
-    destination: str
-    position: int
-    lag: int
-    lag_s: float
-    delivered: int
-    delivered_time: str | None
-    error: str | None
-    error_time: str | None
-    takes_back: bool
-    running: bool
 
 
 class Feed:
@@ -247,12 +211,12 @@ class Feed:
         return state.changed(choice=self._choice, keeps_choice=True)
 
     @contextmanager
-    def _running(self, *, delivers: bool) -> Generator[_Running]:
+    def _running(self, *, delivers: bool) -> Generator[Running]:
         """Hold the feed, and the sink open."""
         with self._states.held(self.name):
             state = self._load()
             reader = LogReader(self._store, state.choice, reads_content=self._sink.reads_content)
-            running = _Running(self._states, reader, state)
+            running = Running(self._states, reader, state)
             place: Place | None = None
             try:
                 try:
@@ -285,7 +249,7 @@ class Feed:
                 if not running.is_kept:
                     self._states.remove(self.name)
 
-    def _cut(self, running: _Running, place: Place | None, error: StoreCutError) -> StoreCutError:
+    def _cut(self, running: Running, place: Place | None, error: StoreCutError) -> StoreCutError:
         """Return the error for a log that was cut or rolled back, or is another one, with what can be done."""
         if not running.is_kept and place is None:
             if error.position <= error.end:
@@ -305,13 +269,13 @@ class Feed:
             hint = "begin a feed of another name"
         return StoreCutError(f"{error}; {hint}", position=error.position, end=error.end)
 
-    def _go_to_place(self, running: _Running, on_back: OnBack | None) -> None:
+    def _go_to_place(self, running: Running, on_back: OnBack | None) -> None:
         """Let the feed go back to where its destination ends, if that lacks what it had, and tell where it begins."""
         place, had = running.place, running.state.delivered_to
         if place is None or not (running.lacks or running.begins_behind):
             return
         if running.lacks:
-            running.note(**_standing_at(place), delivered_to=place.position)
+            running.note(**standing_at(place), delivered_to=place.position)
             what = (
                 f"ends at global position {place.position:,}, and had come to {had:,}: what it lacks is delivered again"
             )
@@ -321,7 +285,7 @@ class Feed:
             on_back(f"{self._sink.kind} {self._sink.destination!r} {what}")
 
     def _catch_up(
-        self, running: _Running, progress: Progress | None, on_retry: OnRetry | None, attempts: int | None
+        self, running: Running, progress: Progress | None, on_retry: OnRetry | None, attempts: int | None
     ) -> None:
         while not self._stopping.is_asked:
             batch = self._tried(running, on_retry, attempts)
@@ -331,7 +295,7 @@ class Feed:
                 progress(batch.last, batch.end)
             del batch  # before the next one is read: both may be large
 
-    def _tried(self, running: _Running, on_retry: OnRetry | None, attempts: int | None) -> Batch | None:
+    def _tried(self, running: Running, on_retry: OnRetry | None, attempts: int | None) -> Batch | None:
         """Deliver the next batch, as often as it takes. Each time it is read anew: something may have been erased."""
 
         def wait(state: RetryCallState) -> float:
@@ -362,7 +326,7 @@ class Feed:
         if not self._stopping.is_asked:
             latch.wait(monotonic() + seconds)
 
-    def _step(self, running: _Running) -> Batch | None:
+    def _step(self, running: Running) -> Batch | None:
         """Carry out erasures, and deliver the next batch; None where there is none, or it was stopped."""
         if self._stopping.is_asked:
             return None
@@ -405,7 +369,7 @@ class Feed:
         self._until = None
         return batch
 
-    def _forget(self, running: _Running) -> None:
+    def _forget(self, running: Running) -> None:
         state = running.state
         due = running.reader.erasures_due(state)
         if due is None:
@@ -425,7 +389,7 @@ class Feed:
         check_done(returned, method, f"sink {type(self._sink).__name__!r}")
         return returned
 
-    def _wait(self, running: _Running) -> None:
+    def _wait(self, running: Running) -> None:
         """Wait until the log goes on, and then, where the sink wants that, for a batch to fill."""
         position = running.state.position
         self._wait_beyond(position, None)
@@ -458,116 +422,5 @@ class Feed:
         return datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="seconds")
 
 
-class _Running:
-    """The state of a feed while it runs, and where it is kept."""
-
-    def __init__(self, states: FeedStates, reader: LogReader, state: FeedState) -> None:
-        self._states = states
-        self.reader = reader
-        self.state = state
-        self.place: Place | None = None
-        self.begins_behind = False
-        """Whether it is new, and its destination has come further than where it was to begin."""
-        self._kept = states.load(state.name)
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether there is a state of the feed."""
-        return self._kept is not None
-
-    @property
-    def lacks(self) -> bool:
-        """Whether the destination ends before what was delivered to it."""
-        return self.place is not None and self.place.position < self.state.delivered_to
-
-    def save(self, **changes: object) -> None:
-        self.state = self.state.changed(**changes)
-        self._states.save(self.state)
-        self._kept = self.state
-
-    def note(self, **changes: object) -> None:
-        """Keep something of a feed that is kept, and of another one when that is."""
-        if self.is_kept:
-            self.save(**changes)
-        else:
-            self.state = self.state.changed(**changes)
-
-    def found(self, place: Place) -> None:
-        """Take in how far the destination has come: further than is kept, where the feed was killed before.
-
-        That is kept at once: there may be nothing more to deliver, and whoever takes files away leaves no trace.
-        """
-        if self.state.log not in (None, place.log):
-            raise ConflictError(
-                f"feed {self.state.name!r} is of log {self.state.log!r}, its destination of {place.log!r}"
-            )
-        self.place = place
-        known: dict[str, Any] = {"log": place.log}
-        if self.lacks:
-            # What was put back there has what was erased since.
-            known |= {"erased_to": 0, "erased_id": None}
-        else:
-            sent_to = 0 if self.state.choice.public else place.position
-            known |= {"delivered_to": place.position, "sent_to": max(self.state.sent, sent_to)}
-        if place.position > self.state.position:
-            self.begins_behind = not self.is_kept
-            self.note(**known, **_standing_at(place))
-        else:
-            self.state = msgspec.structs.replace(self.state, **known)
-
-    def lost(self, first: int) -> None:
-        """Take in that the destination has nothing left of what it had from a global position on."""
-        if self.state.log is not None and first <= self.state.delivered_to:
-            self.place = Place(log=self.state.log, position=first - 1, event_id=None)
-
-    def forget_error(self) -> None:
-        """Keep that the feed failed, and not with what."""
-        if self.state.error is not None:
-            self.note(error=FORGOTTEN)
-
-    def settled(self) -> None:
-        """Keep that there is nothing to deliver."""
-        if self.state.changed(error=None, error_time=None) != self._kept:
-            self.save(error=None, error_time=None)
-
-    def failed(self, error: Exception, time: str) -> None:
-        """Keep why the feed does not go on, and since when. One that fails before its first delivery is not kept."""
-        if not self.is_kept:
-            return
-        said = str(error) if isinstance(error, TurnlogError) else f"{type(error).__name__}: {error}"
-        line = " ".join(said.split())[:_ERROR_CHARACTERS_MAX]
-        since = time if self.state.error is None else self.state.error_time
-        self.save(error=line, error_time=since)
-
-
-def _standing_at(place: Place) -> dict[str, Any]:
-    """Return the changes to the state of a feed that goes on at a place."""
-    return {"position": place.position, "event_id": place.event_id, "digest": place.digest, "pending": None}
-
-
 def _is_transient(error: BaseException) -> bool:
     return isinstance(error, StoreBusyError) or (isinstance(error, SinkError) and error.retryable)
-
-
-def status_of(
-    store: Store, states: FeedStates, state: FeedState, *, now: Callable[[], float] = time.time
-) -> FeedStatus:
-    """Return how a feed is doing."""
-    with store.read() as transaction:
-        end = transaction.log_end()
-        due = transaction.at_global(state.position + 1) if end > state.position else None
-    lag_s = 0.0 if due is None else max(0.0, now() - time_of(due.header.time).timestamp())
-    return FeedStatus(
-        name=state.name,
-        kind=state.kind,
-        destination=state.destination,
-        position=state.position,
-        lag=max(0, end - state.position),
-        lag_s=round(lag_s, 3),
-        delivered=state.delivered,
-        delivered_time=state.delivered_time,
-        error=state.error,
-        error_time=state.error_time,
-        takes_back=state.takes_back,
-        running=states.is_held(state.name),
-    )
