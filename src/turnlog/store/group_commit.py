@@ -10,7 +10,8 @@ Who led wakes one of those that it served, and each of them, once it has the int
 once they would queue for the interpreter and take it from each other.
 
 An interrupt (Ctrl-C) may hit any line. So leading is holding a lock in a `with` statement, and waking is but a hint:
-a request that nobody wakes looks for itself after a while.
+a request that nobody wakes looks for itself after a while. So may a signal handler or a finalizer that appends: where
+its own thread leads it would wait for itself, and is refused.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from threading import Lock
+from threading import Lock, get_ident
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
-from turnlog.errors import UncertainError
+from turnlog.errors import StoreBusyError, UncertainError
 from turnlog.hurry import hurry
 
 T = TypeVar("T")
@@ -39,6 +40,10 @@ LOOK_S = 0.1
 
 _UNCERTAIN = "it may or may not be recorded, ask for its id, or record it again under the same id"
 _STUCK = f"the append waited behind others that do not come to an end: {_UNCERTAIN}"
+_WITHIN = (
+    "this thread is in the middle of an append to the store, which a signal handler or a finalizer has interrupted: "
+    "append when that has returned, or in another thread that nobody waits for"
+)
 _INTERRUPTED = f"the append was interrupted: {_UNCERTAIN}"
 
 
@@ -98,6 +103,8 @@ class GroupCommit(Generic[T]):
         """Take the function that runs a batch; it sets `result` or `error` on each request and does not raise."""
         self._commit = commit
         self._leading = Lock()
+        self._leader = 0
+        """The thread that leads; 0 where none does. It is set with no call beside the lock's: nothing comes between."""
         self._waiting: deque[Request[T]] = deque()
         self._company = 1
         """Callers that were seen at the same time: served by the batch before, or waiting when it was done."""
@@ -110,13 +117,23 @@ class GroupCommit(Generic[T]):
         return self._leading.locked()
 
     def run(self, work: Callable[[T], object]) -> object:
-        """Run one request and return its result once its batch is durable, or raise its error."""
-        request = Request(work)
+        """Run one request and return its result once its batch is durable, or raise its error.
+
+        Raises:
+            StoreBusyError: this thread is running one, and something has come between.
+        """
+        request, thread = Request(work), get_ident()
+        if self._leader == thread:
+            raise StoreBusyError(_WITHIN)
         try:
             if self._company == 1 and not self._waiting and not self._leading.locked():
                 # Alone, as most callers are.
                 with self._leading:
-                    self._run((request,))
+                    self._leader = thread
+                    try:
+                        self._run((request,))
+                    finally:
+                        self._leader = 0
                 self._wake_next()
             else:
                 self._join(request)
@@ -146,9 +163,14 @@ class GroupCommit(Generic[T]):
         request.pass_on()
 
     def _lead(self, own: Request[T]) -> None:
+        thread = get_ident()
         with self._leading:
-            if not own.done:
-                self._serve(own)
+            self._leader = thread
+            try:
+                if not own.done:
+                    self._serve(own)
+            finally:
+                self._leader = 0
         # Also where another leader served this request meanwhile: the wake that came here may have been the only one.
         self._wake_next()
 

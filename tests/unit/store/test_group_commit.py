@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from turnlog.errors import UncertainError
+from turnlog.errors import StoreBusyError, UncertainError
 from turnlog.store import group_commit
 from turnlog.store.group_commit import BATCH_MAX, GroupCommit, Request
 
@@ -202,6 +202,21 @@ def test_interrupted_commit_tells_every_waiting_caller(journal: Journal) -> None
     assert isinstance(follower.error, UncertainError)
     assert "may or may not be recorded" in str(follower.error)
     assert group.run(_write("after")) == "wrote after"
+
+
+def test_append_within_an_append_of_the_same_thread_is_refused(journal: Journal) -> None:
+    """As where a signal handler comes between: it would wait for itself, and all others with it."""
+    group = GroupCommit(journal.commit)
+    journal.gate.set()
+
+    def within(lines: list[str]) -> str:
+        with pytest.raises(StoreBusyError, match="in the middle of an append"):
+            group.run(_write("within"))
+        return _write("around")(lines)
+
+    assert group.run(within) == "wrote around"
+    assert group.run(_write("after")) == "wrote after"
+    assert journal.lines == ["around", "after"]
 
 
 def test_caller_interrupted_while_it_waits_takes_its_request_back(
