@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -16,10 +17,11 @@ from msgspec import Raw
 from tests.agent.running import results, run, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 from tests.agent.test_cancelling import add, endings, stubborn
+from tests.soak import SOAK
 
 from turnlog import RunError, TurnLog
 from turnlog.agent.deciding import NOT_STARTED
-from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
+from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
 from turnlog.agent.execution import BROKEN_OFF
 from turnlog.agent.functions import Functions
 from turnlog.agent.middleware import CallTool, ToolCall
@@ -272,13 +274,83 @@ def exit_now() -> None:
 
 
 def test_a_signal_handler_that_exits_ends_a_run_in_order(log: TurnLog) -> None:
-    """It leaves the loop beside the run, which is cancelled then: a reply that had begun is recorded."""
+    """The run is cancelled: a reply that had begun is recorded."""
     strike = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
     with handled(signal.SIGUSR1, exit_now), pytest.raises(SystemExit) as caught:
         run(log, Scripted([{"text": "Half"}, strike.start, HANG]), bookmark="main")
     assert caught.value.code == 143
     assert (log.turn("main").meta.stop_reason, log.payload("main")) == ("aborted", b'[{"type":"text","text":"Half"}]')
     assert is_free(log)
+
+
+@pytest.mark.parametrize("error", [SystemExit(143), KeyboardInterrupt("mine"), TimeoutError("the deadline")])
+def test_what_a_signal_handler_raises_at_any_moment_comes_out_when_all_is_recorded(error: BaseException) -> None:
+    """Also in the middle of what asyncio does for a task: nothing waits for ever, and nothing else comes out."""
+    moments = 4000 if SOAK else 40
+    came: list[BaseException] = []
+
+    def strike() -> None:
+        raise error
+
+    with handled(signal.SIGVTALRM, strike), TurnLog.open("memory://") as log:
+        for moment in range(moments):
+            calls: list[str] = []
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0005 + 0.0002 * (moment % 40))
+            try:
+                script = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
+                run(log, script, bookmark=f"b{moment}", tools=add, on_event=partial(_note_call, calls))
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            except type(error) as raised:
+                came.append(raised)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            if calls:
+                assert set(calls) <= {turn.meta.call for turn in log.ancestry(f"b{moment}")}
+        assert signal.getsignal(signal.SIGVTALRM) is not signal.SIG_DFL
+        assert log.verify().clean
+    assert len(came) > moments // 4
+    assert all(each is error for each in came)
+
+
+def _note_call(calls: list[str], event: RunEvent) -> None:
+    if isinstance(event, CallStarted):
+        calls.append(event.call)
+
+
+def test_what_a_signal_handler_raises_strikes_a_callback_that_holds_up_the_loop(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that asks a person: nothing else would end it."""
+    monkeypatch.setattr("turnlog.agent.handlers.HELD_UP_S", 0.1)
+    strike = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1))
+
+    def ask(event: RunEvent) -> None:
+        if isinstance(event, ToolStarted):
+            strike.start()
+            time.sleep(60)
+
+    began_s = time.monotonic()
+    with handled(signal.SIGUSR1, exit_now), pytest.raises(SystemExit):
+        run(log, Scripted(call(("add", {"a": 1, "b": 2}))), bookmark="main", tools=add, on_event=ask)
+    assert time.monotonic() - began_s < 30
+    assert results(log, "main") == [("c1", NOT_STARTED, True)]
+    assert is_free(log)
+
+
+def test_signal_handlers_are_given_back(log: TurnLog) -> None:
+    """But for one that was replaced meanwhile."""
+
+    def mine(number: int, frame: FrameType | None) -> None:
+        pass
+
+    def replace(event: RunEvent) -> None:
+        signal.signal(signal.SIGUSR2, mine)
+
+    with handled(signal.SIGUSR1, exit_now), handled(signal.SIGUSR2, exit_now):
+        before = signal.getsignal(signal.SIGUSR1)
+        run(log, Scripted(say("Done.")), on_event=replace)
+        assert [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)] == [before, mine]
+        with pytest.raises(SystemExit):
+            signal.raise_signal(signal.SIGUSR1)
 
 
 def test_who_does_not_wait_has_the_turn_free_all_the_same(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
+from turnlog.agent.handlers import Handlers
 from turnlog.agent.letting_go import LEAVING
 from turnlog.errors import RunError
 from turnlog.executors import is_in_a_loop
@@ -29,8 +30,9 @@ class OwnLoop:
 
     The first Ctrl-C cancels what runs. `asyncio.Runner` breaks off at the second, and so leaves behind what was being
     ended: programs, and turns that were to be recorded. Here further ones change nothing, as long as the loop goes on,
-    for `PATIENCE_S` seconds, and what waits for a server's answer gives up soon. What leaves the loop all the same, a
-    Ctrl-C where something holds it up or the SystemExit of a signal handler, ends what runs as the first one does.
+    for `PATIENCE_S` seconds, and what waits for a server's answer gives up soon. What a signal handler of the program's
+    own raises ends what runs as the first one does, and is raised behind it. So does what leaves the loop all the same,
+    as a Ctrl-C where something holds it up.
     """
 
     def __init__(self, *, instead: str = "await it there") -> None:
@@ -38,8 +40,13 @@ class OwnLoop:
         self._instead = instead
         self._runner = asyncio.Runner()
         self._task: asyncio.Task[Any] | None = None
+        self._is_running = False
         self._interrupted_s: float | None = None
         self._goes_on = False
+        self._raised: BaseException | None = None
+        """What a signal handler of the program's own has raised, first of all, while something ran."""
+        self._raised_s = 0.0
+        self._handlers = Handlers(self._take)
         self._is_closing = False
         self._caught = False
         self._woken = ExitStack()
@@ -51,10 +58,16 @@ class OwnLoop:
             RunError: one runs in this thread already.
         """
         self._refuse_in_a_loop()
-        self._runner.__enter__()
         is_main = threading.current_thread() is threading.main_thread()
         if is_main:
-            self._woken.enter_context(_woken_by_signals(self._runner.get_loop()))
+            self._handlers.start()
+        try:
+            self._runner.__enter__()
+            if is_main:
+                self._woken.enter_context(_woken_by_signals(self._runner.get_loop()))
+        except BaseException:
+            self._handlers.stop()
+            raise
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._interrupt)
             self._caught = True
@@ -63,7 +76,7 @@ class OwnLoop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Cancel what still runs, wait for it, and close the loop."""
+        """Cancel what still runs, wait for it, and close the loop. What a signal handler raises meanwhile is raised."""
         self._is_closing = True
         loop = self._runner.get_loop()
         try:
@@ -77,24 +90,33 @@ class OwnLoop:
                 self._woken.close()
                 if self._caught:
                     signal.signal(signal.SIGINT, signal.default_int_handler)
+                self._handlers.stop()
+        if self._raised is not None and error is None:
+            raise self._raised
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, and return its result.
 
         Raises:
             KeyboardInterrupt: Ctrl-C has cancelled it.
-            SystemExit: a signal handler, or a task beside it, has raised that. It was cancelled.
+            SystemExit: a task beside it has raised that. It was cancelled.
+            BaseException: a signal handler has raised it. It was cancelled.
         """
 
         async def watched() -> T:
             self._task = asyncio.current_task()
+            if self._raised is not None or self._interrupted_s is not None:
+                work.close()
+                raise asyncio.CancelledError
             return await work
 
         self._interrupted_s = None
         HURRY.end()
+        self._is_running = True
         try:
-            return self._runner.run(watched())
+            result = self._runner.run(watched())
         except asyncio.CancelledError:
+            self._raise_taken()
             if self._interrupted_s is None:
                 raise
             raise KeyboardInterrupt from None
@@ -103,7 +125,34 @@ class OwnLoop:
                 self._end(self._task, left)
             raise
         finally:
-            self._task = None
+            self._is_running, self._task = False, None
+        self._raise_taken()
+        return result
+
+    def _raise_taken(self) -> None:
+        raised, self._raised = self._raised, None
+        if raised is not None:
+            raise raised from None
+
+    def _take(self, error: BaseException) -> bool:
+        """Cancel what runs in place of what a signal handler has raised; False where that does not let itself end."""
+        now_s = time.monotonic()
+        if self._raised is None:
+            self._raised, self._raised_s = error, now_s
+        elif now_s - self._raised_s > PATIENCE_S:
+            return False
+        if self._task is None:  # it is not begun, or ended already
+            self._handlers.go_on()
+            return True
+        self._runner.get_loop().call_soon_threadsafe(self._cancel)
+        return True
+
+    def _cancel(self) -> None:
+        """Cancel what runs: in the loop, since a signal may come in the middle of what it does for a future."""
+        self._goes_on = True
+        self._handlers.go_on()
+        if self._task is not None and not self._task.cancelling():
+            self._task.cancel()
 
     def _end(self, task: asyncio.Task[Any], left: BaseException) -> None:
         """Cancel what runs when something has left the loop beside it, and let it come to its end.
@@ -126,19 +175,15 @@ class OwnLoop:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         now_s = time.monotonic()
         if self._interrupted_s is None:
-            if self._task is None and not self._is_closing:
+            if not self._is_running and not self._is_closing:
                 signal.default_int_handler(number, frame)
             self._interrupted_s, self._goes_on = now_s, self._is_closing
             HURRY.begin()
             if self._task is not None:
-                self._task.cancel()
-                self._runner.get_loop().call_soon_threadsafe(self._note)
+                self._runner.get_loop().call_soon_threadsafe(self._cancel)
         elif not self._goes_on or now_s - self._interrupted_s > PATIENCE_S:
             # A callback keeps the loop waiting, or something does not let itself be ended.
             signal.default_int_handler(number, frame)
-
-    def _note(self) -> None:
-        self._goes_on = True
 
     def _refuse_in_a_loop(self) -> None:
         if is_in_a_loop():
