@@ -319,10 +319,14 @@ def test_a_browser_that_stays_keeps_nobody_waiting(turnlog: KeyringCommand, serv
     """Some programs that open one end with it."""
     stays = tmp_path / "stays"
     os.mkfifo(stays)
+    ends = os.open(stays, os.O_RDWR)  # which waits for nobody: the browser may not even have begun when it is over
     browser = f"sh -c 'exec >/dev/null 2>&1; read line < {stays}' %s"
-    outcome = turnlog("mcp", "login", "s", "--wait", "0.5", BROWSER=browser)
+    try:
+        outcome = turnlog("mcp", "login", "s", "--wait", "0.5", BROWSER=browser)
+    finally:
+        os.write(ends, b"\n")
+        os.close(ends)
     assert "did not answer within 0.5 s" in outcome.stderr
-    stays.write_text("\n")  # which waits for the browser, and lets it end
 
 
 def test_a_connection_that_says_nothing_keeps_nobody_waiting() -> None:
