@@ -387,6 +387,21 @@ class PostgresTarget(Target):
             self._drop_left(guard, projection)
         return built
 
+    def left(self, projection: Projection) -> PostgresTarget | None:
+        """Return a target in the schema of a build that nobody is at any more."""
+        with self.converted():
+            guard = self.connect()
+            try:
+                for name in self._builds_of(guard, projection):
+                    if _is_locked(guard, name):
+                        left = self.sibling(name)
+                        left._guard, guard = guard, None
+                        return left
+            finally:
+                if guard is not None:
+                    guard.close()
+        return None
+
     def sweep(self, projection: Projection) -> str | None:
         """Drop the schemas of builds that nobody is at any more.
 
@@ -402,15 +417,21 @@ class PostgresTarget(Target):
     def _drop_left(self, connection: psycopg.Connection[Any], projection: Projection) -> list[str]:
         """Drop the schemas in which nobody builds a projection any more, and return those in which somebody does."""
         building: list[str] = []
-        beginning = self._beginning(projection)
-        found = connection.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", (beginning,))
-        for (name,) in found.fetchall():
-            if connection.execute("SELECT pg_try_advisory_lock(%s)", (lock_number(name),)).fetchall() == [(True,)]:
+        for name in self._builds_of(connection, projection):
+            if _is_locked(connection, name):
                 _drop_schema(connection, name)
                 connection.execute("SELECT pg_advisory_unlock(%s)", (lock_number(name),))
             else:
                 building.append(name)
         return building
+
+    def _builds_of(self, connection: psycopg.Connection[Any], projection: Projection) -> list[str]:
+        """Return the schemas in which a projection is built, or was."""
+        found = connection.execute(
+            "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s) ORDER BY nspname",
+            (self._beginning(projection),),
+        )
+        return [name for (name,) in found.fetchall()]
 
     def _beginning(self, projection: Projection) -> str:
         """Return what begins the names of the schemas in which a projection is built."""
@@ -475,6 +496,14 @@ class PostgresTarget(Target):
         self.close()
         with suppress(psycopg.Error, StoreError), self.connect() as connection:
             _drop_schema(connection, self.schema)
+        self._unguard()
+
+    def leave(self) -> None:
+        """Close the connections. Another build may go on with the schema."""
+        self.close()
+        self._unguard()
+
+    def _unguard(self) -> None:
         guard, self._guard = self._guard, None
         if guard is not None:
             guard.close()
@@ -511,6 +540,11 @@ class PostgresTarget(Target):
 def _wait_for_locks(connection: psycopg.Connection[Any], timeout_s: float) -> None:
     """Say how long statements wait for others."""
     connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{round(1000 * timeout_s)}ms",))
+
+
+def _is_locked(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Take the lock of a schema that is built in, for as long as there is a connection; tell whether it was free."""
+    return connection.execute("SELECT pg_try_advisory_lock(%s)", (lock_number(name),)).fetchall() == [(True,)]
 
 
 def _drop_schema(connection: psycopg.Connection[Any], schema: str) -> None:

@@ -28,7 +28,8 @@ from turnlog.errors import (
     StoreReadOnlyError,
 )
 from turnlog.events import ERASURE, Recorded
-from turnlog.feeds.forgetting import begun, erased_events, forget_errors, forget_paused
+from turnlog.feeds.building import build_of
+from turnlog.feeds.forgetting import erased_events, forget_errors, forget_paused
 from turnlog.feeds.log_events import log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
 from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
@@ -166,7 +167,8 @@ class Runner:
     def stop(self) -> None:
         """Make `follow`, `run` or `rebuild` return when the batch that it is at is done.
 
-        A rebuild that is stopped leaves the tables as they were. Where none of these goes on, the next `follow` returns
+        A rebuild that is stopped leaves the tables as they were; what `run` was building is gone on with by the next
+        one. Where none of these goes on, the next `follow` returns
         at once: a thread that has been started, and has not begun to follow, is stopped too. After that all of them can
         be called again.
         """
@@ -193,7 +195,7 @@ class Runner:
         with self._stopping.once():
             with self._target.transaction() as db:
                 before = self._target.load(db, name)
-            self._build(given, before, progress)
+            self._build(given, before, progress, anew=True)
             [status] = self._run([name], progress)
             return status
 
@@ -271,45 +273,32 @@ class Runner:
             forget_paused(self._store, self._target, given)
             self._scrub(given)
 
-    def _build(self, given: Projection, before: State | None, progress: Progress | None) -> None:
-        """Build a projection beside its tables, and swap it in.
+    def _build(self, given: Projection, before: State | None, progress: Progress | None, *, anew: bool = False) -> None:
+        """Build a projection beside its tables, and swap it in. What is interrupted the next one goes on with.
 
         Where it cannot fold an event, and there are tables of before, these stay, paused.
         """
         if self._target.is_read_only:
             raise self._read_only(given, "is not built" if before is None else "is of an earlier version")
-        with self._store.read() as transaction:
-            genesis = transaction.genesis()
-        log = None if genesis is None else genesis.header.id
-        beginning = State(name=given.name, version=given.version, log=log)
-        if before is None:
-            beginning = begun(self._store, beginning)
-        else:  # the skips are those of before
-            kept = {name: getattr(before, name) for name in ("erased_to", "erased_id", "has_traces")}
-            beginning = msgspec.structs.replace(beginning, **kept)
-        with self._target.transaction() as db:
-            skips = self._target.skips(db, given.name)
-        built = self._target.beside(given)
+        built = build_of(self._store, self._target, given, before, anew=anew)
         try:
-            with built.transaction() as db:
-                built.make(db, given)
-                if not built.is_open(db):
-                    raise SchemaError(f"projection {given.name!r} cannot be made: its schema ends the transaction")
-                for skip in skips:
-                    built.skip(db, skip)
-                built.save(db, given, beginning)
             self._catch_up(built, given, progress)
             with built.transaction() as db:
                 state = built.load(db, given.name)
-            if state is None or self._stopping.is_asked:
+            if state is None or (anew and self._stopping.is_asked):
                 built.discard()
+            elif self._stopping.is_asked:
+                built.leave()
             elif before is not None and state.paused_at is not None:
                 built.discard()
                 self._save_paused(given, before, state)
             else:
                 self._target.replace(given, built)
-        except BaseException:
-            built.discard()
+        except BaseException as error:
+            if anew or isinstance(error, Exception):
+                built.discard()
+            else:
+                built.leave()
             raise
 
     def _save_paused(self, given: Projection, before: State, state: State) -> None:

@@ -205,6 +205,20 @@ class SQLiteTarget(Target, Resting):
             built._release = self._builds.take(path.name)
         return built
 
+    def left(self, projection: Projection) -> SQLiteTarget | None:
+        """Return a target in the file of a build that nobody is at any more."""
+        for path in self._builds_of(projection):
+            release: Release | None = None
+            with suppress(StoreError):
+                release = self._builds.take(path.name)
+            if release is not None and path.exists():
+                left = SQLiteTarget(path)
+                left._release = release
+                return left
+            if release is not None:
+                release()
+        return None
+
     def sweep(self, projection: Projection) -> str | None:
         """Remove the files of builds that nobody is at any more."""
         left: str | None = None
@@ -258,6 +272,14 @@ class SQLiteTarget(Target, Resting):
         self.close()
         if not self._is_in_memory:
             _remove(self._path)
+        self._give_back()
+
+    def leave(self) -> None:
+        """Close the file, which another build may go on with."""
+        self.close()
+        self._give_back()
+
+    def _give_back(self) -> None:
         if self._release is not None:
             self._release()
 

@@ -97,6 +97,17 @@ class Target(ABC):
             SchemaError: another projection has one of its tables.
         """
 
+    def left(self, projection: Projection) -> Target | None:  # noqa: ARG002 - others look at it
+        """Return what a build of a projection that came to no end has left beside this target, to go on with it.
+
+        Nobody else is given it, nor takes it away, before `discard`, `leave` or the end of the process. What is in it
+        need not fit: that is for the caller to see.
+
+        Returns:
+            That; None where there is nothing, or somebody is at it.
+        """
+        return None
+
     @abstractmethod
     def replace(self, projection: Projection, built: Target) -> None:
         """Put the tables and the state of a projection that was built beside this target in the place of those here.
@@ -107,6 +118,10 @@ class Target(ABC):
     @abstractmethod
     def discard(self) -> None:
         """Take away a target that was made beside another one. Nothing happens where it is gone already."""
+
+    def leave(self) -> None:
+        """Close a target that was made beside another one, and leave it to `left`. By default it is taken away."""
+        self.discard()
 
     def sweep(self, projection: Projection) -> str | None:  # noqa: ARG002 - others look at it
         """Take away what builds of a projection have left beside this target that came to no end, as by a kill.

@@ -810,6 +810,86 @@ def test_what_a_killed_build_left_is_removed(log: TurnLog, tmp_path: Path) -> No
     target.close()
 
 
+def interrupted(log: TurnLog, target: AnyTarget, given: Projection, *, anew: bool = False) -> None:
+    """Build a projection, up to the end of the first page."""
+
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    one = runner(log, target, given)
+    with pytest.raises(KeyboardInterrupt):
+        one.rebuild(given.name, progress=interrupt) if anew else one.run(progress=interrupt)
+
+
+def reached(log: TurnLog, target: AnyTarget, given: Projection) -> list[int]:
+    """Run a projection, and return how far it had come behind each page."""
+    seen: list[int] = []
+    runner(log, target, given).run(progress=lambda done, _total: seen.append(done))
+    return seen
+
+
+class MoreWords(Words):
+    """A later version."""
+
+    version = 2
+
+
+@pytest.mark.parametrize("given", [Words(), MoreWords()])
+def test_interrupted_build_is_gone_on_with(log: TurnLog, target: AnyTarget, given: Projection) -> None:
+    """The first one, and that of a new version: what is there meanwhile is as before, and what was erased is not in."""
+    if given.version > 1:
+        runner(log, target).run()
+    turns = [log.add_turn(str(number)) for number in range(PAGE_EVENTS + 200)]
+    interrupted(log, target, given)
+    [status] = runner(log, target, given).status()
+    assert (status.version, status.position) == (given.version - 1, 0)
+    log.erase(turn=turns[0].id, reason="asked")
+    first, *_ = reached(log, target, given)
+    assert first == (PAGE_EVENTS + 1 if target.place == ":memory:" else log.stats().events)
+    assert {turn for turn, _ in rows(target)} == {turn.id for turn in turns[1:]}
+    assert target.sweep(given) is None
+    before = rows(target)
+    runner(log, target, given).rebuild(given.name)
+    assert rows(target) == before
+
+
+def test_stopped_build_is_gone_on_with(log: TurnLog, target: AnyTarget) -> None:
+    """As one that is interrupted."""
+    for number in range(PAGE_EVENTS + 200):
+        log.add_turn(str(number))
+    stopped = runner(log, target)
+    [status] = stopped.run(progress=lambda _done, _total: stopped.stop())
+    assert status.version == 0
+    assert len(reached(log, target, Words())) == (2 if target.place == ":memory:" else 1)
+    assert len(rows(target)) == PAGE_EVENTS + 200
+
+
+@pytest.mark.parametrize("why", ["another version", "another log", "paused", "rebuilt", "damaged"])
+def test_build_that_does_not_fit_is_not_gone_on_with(log: TurnLog, tmp_path: Path, why: str) -> None:
+    """It is removed, and the projection is built from the beginning."""
+    target = SQLiteTarget(tmp_path / "view.db")
+    given = Words() if why == "another version" else MoreWords()
+    for number in range(PAGE_EVENTS + 200):
+        log.add_turn(str(number))
+    interrupted(log, target, given, anew=why == "rebuilt")
+    left = list(tmp_path.glob("view.db-acme.words-*[0-9a-f]"))
+    assert len(left) == (0 if why == "rebuilt" else 1)
+    if why == "damaged":
+        left[0].write_bytes(b"no database " * 1000)
+    if why == "paused":
+        with closing(sqlite3.connect(left[0])) as db, db:
+            db.execute("UPDATE turnlog_projections SET state = json_set(state, '$.paused_at', 9)")
+    if why == "another log":
+        with TurnLog.open("memory://") as other:
+            other.add_turn("one")
+            assert reached(other, target, MoreWords()) == [2]
+    else:
+        assert reached(log, target, MoreWords()) == [PAGE_EVENTS + 1, PAGE_EVENTS + 201]
+        assert len(rows(target)) == PAGE_EVENTS + 200
+    assert not list(tmp_path.glob("view.db-acme*"))
+    target.close()
+
+
 def test_build_is_not_taken_for_a_leftover_where_there_are_no_locks(
     log: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
