@@ -41,8 +41,12 @@ def test_a_forked_child_has_none_of_its_parents_locks(log_url: str) -> None:
         turn = log.add_turn("root", bookmark="main")
         release = log.store.locks.take("turn")
         assert release is not None
+        events = log.events()
+        assert next(events).global_position == 1
 
         def work() -> None:
+            with pytest.raises(StoreClosedError, match="opened before this process was forked: open it again"):
+                next(events)
             with pytest.raises(StoreClosedError, match="opened before this process was forked: open it again"):
                 log.turn("main")
             release()
@@ -56,6 +60,7 @@ def test_a_forked_child_has_none_of_its_parents_locks(log_url: str) -> None:
             assert other.store.locks.is_taken("turn")
             release()
             assert not other.store.locks.is_taken("turn")
+        assert next(events).header.id == turn.id
         assert log.turn("main").continues == (turn.id,)
         assert log.verify().clean
 

@@ -148,7 +148,12 @@ class Following:
             self._parts.streams.leave(self._inbox)
 
     def take(self) -> Item | None:
-        """Return what is to be given next of what was read, or None. It waits for nothing."""
+        """Return what is to be given next of what was read, or None. It waits for nothing.
+
+        Raises:
+            StoreClosedError: the log was closed, or was opened before this process was forked.
+        """
+        self._parts.store.check_open()
         if not self._begun:
             return None
         if self._inbox is not None and (piece := self._wanted_piece(self._inbox)) is not None:
@@ -306,7 +311,7 @@ class Events(Generic[T_co]):
             StoreCutError: the log was cut or rolled back since it was read.
             StoreLostError: the server of the log is away, and has not come back in time.
             CorruptionError: a stored event is damaged, or, for who follows, one is missing.
-            StoreClosedError: the log was closed.
+            StoreClosedError: the log was closed, or was opened before this process was forked.
         """
         following = self._following
         while not self._stopped:

@@ -191,6 +191,14 @@ class Store(ABC):
         """The synchronous projections, in the order in which they fold."""
 
     @abstractmethod
+    def check_open(self) -> None:
+        """Raise where the store cannot be used any more. It waits for nothing.
+
+        Raises:
+            StoreClosedError: the store was closed, or was opened before this process was forked.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end.
 

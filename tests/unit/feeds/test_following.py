@@ -264,6 +264,22 @@ def test_closing_the_log_ends_who_waits(log: TurnLog) -> None:
     assert isinstance(follower.error, StoreClosedError)
 
 
+@pytest.mark.parametrize("follow", [False, True])
+def test_closing_the_log_ends_who_has_read_ahead(log: TurnLog, follow: bool) -> None:
+    """What was read and not given yet is not given."""
+    for number in range(9):
+        log.add_turn(str(number))
+    events = log.events(follow=follow)
+    assert next(events).global_position == 1
+    log.close()
+    for _ in range(2):
+        with pytest.raises(StoreClosedError, match="is closed"):
+            next(events)
+    assert events.position == 1
+    events.stop()
+    assert list(events) == []
+
+
 # ----------------------------------------------------------------------------------------------------------------- cut
 
 
@@ -502,6 +518,11 @@ def test_task_is_cancelled_and_stopped(log: TurnLog) -> None:
         assert [event.global_position async for event in here.events(1)] == [2]
         with pytest.raises(StoreCutError):
             await anext(here.events(9))
+        left = here.events()
+        await anext(left)
+        await here.close()
+        with pytest.raises(StoreClosedError):
+            await anext(left)
 
     asyncio.run(go())
 

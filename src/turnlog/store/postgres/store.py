@@ -553,6 +553,10 @@ class PostgresStore(Store):
 
         fold_anew(lambda: scratch(projections), self.read, alone, put, progress)
 
+    def check_open(self) -> None:
+        """Raise where the store was closed, or this process was forked since."""
+        self._gate.check()
+
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""
         self._ended.set()

@@ -507,6 +507,10 @@ class SQLiteStore(Store, handles.Resting):
         """Go on behind a fork."""
         self._gate.open()
 
+    def check_open(self) -> None:
+        """Raise where the store was closed, or this process was forked since."""
+        self._gate.check()
+
     def close(self) -> None:
         """Release everything, once what other threads are at has come to an end. Closing twice is allowed."""
         self._waker.close()
