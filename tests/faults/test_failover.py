@@ -3,10 +3,11 @@
 Writers and followers have one URL of both servers. Rounds go on from what the last one left, with a new standby.
 """
 
+import io
 import os
 import shlex
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -175,6 +176,56 @@ def test_append_waits_while_the_standby_is_away(own_postgres: PostgresServer) ->
         thread.join()
         assert done == [3]
         assert other.wait(2, timeout_s=30) == 3
+
+
+def test_repeat_waits_while_the_standby_is_away(own_postgres: PostgresServer) -> None:
+    """A primary that was started again shows what no standby has: nobody is told yet that it is recorded."""
+    standby = own_postgres.standby()
+    own_postgres.create_database("talk")
+    url, export, given = own_postgres.url("talk"), io.BytesIO(), scru128.new_string()
+    with TurnLog.open(url, busy_timeout_s=1) as log:
+        log.add_turn("root", bookmark="main")
+        away = log.add_turn("away", bookmark="away").id
+        log.erase(turn=away, reason="asked for")
+        standby.kill()
+
+        def append() -> None:
+            with suppress(UncertainError):
+                log.add_turn("again", continues="main", id=given)
+
+        thread = threading.Thread(target=append)
+        thread.start()
+        own_postgres.wait_until_commit_waits()
+        own_postgres.kill()
+        thread.join()
+    own_postgres.start()
+    with TurnLog.open(url) as log:
+        log.export(export)
+        continued = log.thread("main")[0].id
+    repeats: dict[str, Callable[[TurnLog], object]] = {
+        "turn": lambda log: log.add_turn("again", continues=continued, bookmark="main", id=given),
+        "erase": lambda log: log.erase(turn=away, reason="asked for"),
+        "import": lambda log: log.import_turnlog(io.BytesIO(export.getvalue())),
+    }
+    for name, repeat in repeats.items():
+        done: list[str] = []
+
+        def work(name: str = name, repeat: Callable[[TurnLog], object] = repeat, done: list[str] = done) -> None:
+            with TurnLog.open(url) as log:
+                repeat(log)
+                done.append(name)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        with psycopg.connect(url, autocommit=True) as connection:
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            while not done and connection.execute(waiting).fetchone() == (0,):
+                sleep(0.01)
+        assert done == []
+        standby.start()
+        thread.join()
+        assert done == [name]
+        standby.kill()
 
 
 def test_append_that_waited_when_the_primary_died_is_made_once(own_postgres: PostgresServer) -> None:

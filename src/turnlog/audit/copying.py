@@ -104,6 +104,8 @@ class _Copy:
                     self._take_away(left)
             checkpoints = self._checkpoints()
             root = self._root()
+            if self._done == self._known:
+                self._target.confirm()
         except BaseException as error:
             if self._done > self._known or not isinstance(error, Exception):  # an interrupt may fall behind a commit
                 went_in = f"at least {self._done:,} of {self._end:,} events are in"

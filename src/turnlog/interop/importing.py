@@ -232,6 +232,8 @@ class _Recording(Generic[K, D]):
             work = source.prepare(lambda payload: placed(store, payload, general_key, is_certain=False), known)
             works.append(work)
             if self._record(work, end, known):
+                if not self.added:
+                    store.confirm()
                 self._tell(source.lines)
                 return source.report(known, works, Added(turns=self._turns, events=self._events))
 

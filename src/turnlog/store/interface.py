@@ -73,6 +73,8 @@ class Store(ABC):
     def write(self, plan: Callable[[WriteTransaction], T]) -> T:
         """Run a plan in a write transaction and return what it returned, once that is durable.
 
+        So is what it found recorded then: a plan that appends nothing waits for it as one that appends.
+
         What the plan raises is raised here, and nothing of what it appended is kept.
 
         Raises:
@@ -82,6 +84,13 @@ class Store(ABC):
             StoreClosedError: the store was closed, or was opened before this process was forked.
             SchemaError: its tables are not what they should be, or a newer turnlog has changed them.
             UncertainError: the disk failed at the end: it may be recorded or not.
+        """
+
+    def confirm(self) -> None:  # noqa: B027 - there is nothing to wait for where what is seen is durable
+        """Return once all that is recorded is as durable as what `write` appends: for who says that it is there.
+
+        Raises:
+            As `write` does.
         """
 
     @abstractmethod

@@ -104,6 +104,8 @@ def restore(
                 total.add(store.write(_plan(group, found, sources, bookmarks, total.settled, is_own=is_own)))
                 del group
                 tell(count, last_line - 1)
+            if not total.groups:
+                store.confirm()
         except BaseException as error:
             if total.groups or not isinstance(error, Exception):  # an interrupt may fall behind a commit
                 went_in = f"at least {total.added:,} of {found.new:,} new events are in"

@@ -38,6 +38,7 @@ from turnlog.store.postgres.transactions import (
     POSITION,
     ROLLBACK,
     SETTLE,
+    WRITTEN,
     AloneError,
     PostgresRead,
     PostgresWrite,
@@ -67,7 +68,6 @@ _END_BACKEND = """\
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
   WHERE pid = ? AND backend_start::text = ? AND wait_event IS DISTINCT FROM 'SyncRep'"""
 """One that waits for a standby is waited for: if its wait were ended, others would see what the standby has not."""
-_WRITTEN = Statement("SELECT pg_logical_emit_message(true, 'turnlog', '')")
 _NO_STATE = -1
 _NEVER = float("-inf")
 
@@ -273,7 +273,7 @@ class Appender:
                     self._roll_back()
                     self._forget()
                     return [other for other in waiting if other.error is None]
-        transaction.commit()
+        transaction.commit(is_refused=all(request.error is not None for request in waiting))
         self._settle_down(transaction)
         return []
 
@@ -454,8 +454,7 @@ def _is_there(wire: Wire, event_id: str, backend: SQLRow) -> bool:
     """
     ended, answer = wire.exchange(
         [Statement(_END_BACKEND, backend)],
-        # What is written makes the commit wait for standbys: then they have all that came before, too.
-        [*BEGIN_ALONE, Statement(_THERE, (event_id,)), _WRITTEN, COMMIT],
+        [*BEGIN_ALONE, Statement(_THERE, (event_id,)), WRITTEN, COMMIT],
     )
     rows_of(ended)
     _, _, found, _, _ = rows_of(answer)

@@ -256,6 +256,10 @@ class PostgresStore(Store):
         with self._gate.enter():
             return self._appender.write(plan)
 
+    def confirm(self) -> None:
+        """Return once the standbys that commits wait for have all that is recorded."""
+        self.write(lambda _: None)
+
     def gain(self, side: SideTables) -> None:
         """Make side tables, durably. Does nothing where they are."""
         with self.read() as transaction:

@@ -41,6 +41,8 @@ _NOT_SETTLED = Statement(
     " WHERE order_key > COALESCE((SELECT MAX(order_key) FROM log_order), 0)"
 )
 COMMIT = Statement("COMMIT")
+WRITTEN = Statement("SELECT pg_logical_emit_message(true, 'turnlog', '')")
+"""What is written makes the commit wait for standbys: then they have all that came before, too."""
 _AGAIN_MAX = 4
 """How often what is read first is asked for again after a connection was lost."""
 
@@ -468,13 +470,19 @@ class PostgresWrite(PostgresRead, LogWrite):
 
     # End
 
-    def commit(self) -> None:
+    def commit(self, *, is_refused: bool = False) -> None:
         """Commit, and give what was appended or read its global position, if that can be told at once.
+
+        What appends nothing, because it found what it wanted, writes something in its place: what it found may be
+        visible here and not on the standbys that commits wait for, as where the server was started again meanwhile.
+
+        Args:
+            is_refused: nobody is told that anything is recorded. Then this need not wait for it.
 
         Raises:
             psycopg.Error: it was not committed. Where the connection was lost and `is_sent`, nobody knows.
         """
-        self.is_sent = self._has_run or bool(self.recorded)
+        self.is_sent = self._has_run or bool(self.recorded) or not is_refused
         end = self._end() if self.is_sent else [ROLLBACK]
         asking = [[Statement(POSITION, (event_id,))] for event_id in self.unplaced()]
         answers = self._sent(end, *asking, shielded=True)
@@ -487,6 +495,8 @@ class PostgresWrite(PostgresRead, LogWrite):
 
     def _end(self) -> list[Statement]:
         """Return the statements that are left, up to the commit."""
+        if not self.recorded:
+            self._waiting.append(WRITTEN)
         if self._groups or self._waiting[:1] != [_BEGIN_WRITE[0]] or not self._unsent:
             self._before_answer()
             return [*self._waiting, *([_EPOCH] if self.is_alone else []), COMMIT]
