@@ -76,26 +76,23 @@ class Pointers(Register[PointerMeta]):
         Raises:
             UnknownPointerError: there is none of this name.
         """
-        found = {pointer.name: pointer for pointer in self.all()}
-        if name not in found:
+        meta = self._get(name)
+        if meta is None or meta.action == self._gone:
             self._check_imported(name)
-            known = f" (one of {', '.join(found)})" if found else ""
+            there = [meta.name for meta in self._there()]
+            known = f" (one of {', '.join(there)})" if there else ""
             raise UnknownPointerError(
                 f"no pointer {name!r}{known}: set it with `turnlog pointer set {name} PROVIDER MODEL`", name=name
             )
-        return found[name]
+        return _pointer(meta)
 
     def all(self) -> list[Pointer]:
         """Return all pointers, by name."""
-        return [
-            Pointer(
-                name=meta.name,
-                provider=meta.provider or "",
-                model=meta.model or "",
-                params=_parameters(meta),
-            )
-            for meta in self._held().values()
-        ]
+        return [_pointer(meta) for meta in self._there()]
+
+
+def _pointer(meta: PointerMeta) -> Pointer:
+    return Pointer(name=meta.name, provider=meta.provider or "", model=meta.model or "", params=_parameters(meta))
 
 
 def _parameters(meta: PointerMeta) -> dict[str, Any]:

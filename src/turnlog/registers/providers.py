@@ -62,8 +62,7 @@ class Providers(Register[ProviderMeta]):
             UnknownProviderError: it was disabled.
             UntrustedRegisterError: it is known only from an import that nobody has confirmed.
         """
-        with self._store.read() as transaction:
-            meta = self._all(transaction).get(ADAPTERS.get(name, name))
+        meta = self._get(ADAPTERS.get(name, name))
         if meta is None and ADAPTERS.get(name, name) not in names():
             self._check_imported(name)
         if meta is not None and meta.action == self._gone:
@@ -74,5 +73,4 @@ class Providers(Register[ProviderMeta]):
 
     def all(self) -> list[ProviderMeta]:
         """Return what was last said of each provider, by name, the disabled ones included."""
-        with self._store.read() as transaction:
-            return list(self._all(transaction).values())
+        return self._all()

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 import msgspec
 
 from turnlog.errors import NotFoundError, UntrustedRegisterError
-from turnlog.events import meta_of
+from turnlog.events import Recorded, meta_of
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.record import EventDraft, plan_event
 from turnlog.record.fields import check_bookmark_name, check_fields
 from turnlog.record.secrets import refuse_secrets
-from turnlog.registers.effective import effective, imported
+from turnlog.registers.effective import Held, held, imported
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction
 
 _M = TypeVar("_M", PointerMeta, ProviderMeta, ServerMeta)
+
+_Look = Callable[[str], _M | None]
 
 
 class Register(Generic[_M]):
@@ -34,18 +37,38 @@ class Register(Generic[_M]):
         """Take the parts of a log."""
         self._store = store
         self._sources = sources
+        self._known = Held()
 
-    def _all(self, transaction: ReadTransaction) -> dict[str, _M]:
-        """Return what holds of each name, in the order of the names."""
-        found: dict[str, _M] = {}
-        for recorded in effective(transaction, self._topic):
-            meta = meta_of(recorded, self._kind)
-            found[meta.name] = meta
-        return dict(sorted(found.items()))
-
-    def _held(self) -> dict[str, _M]:
+    def _held(self) -> Mapping[str, Recorded]:
+        """Return the event that holds of each name, in no order. It is read once, and later what has come since."""
         with self._store.read() as transaction:
-            return {name: meta for name, meta in self._all(transaction).items() if meta.action != self._gone}
+            known = self._held_in(transaction)
+        if known.is_final:
+            self._known = known
+        return known.events
+
+    def _held_in(self, transaction: ReadTransaction) -> Held:
+        # Nothing that a write transaction shows is kept: it may come to nothing.
+        return held(transaction, self._topic, lambda event: self._meta(event).name, self._known)
+
+    def _meta(self, event: Recorded) -> _M:
+        return meta_of(event, self._kind)
+
+    def _get(self, name: str) -> _M | None:
+        """Return what was last said of a name; None where nothing was."""
+        return self._said(self._held(), name)
+
+    def _said(self, events: Mapping[str, Recorded], name: str) -> _M | None:
+        event = events.get(name)
+        return None if event is None else self._meta(event)
+
+    def _all(self) -> list[_M]:
+        """Return what was last said of each name, in the order of the names."""
+        return [self._meta(event) for _, event in sorted(self._held().items())]
+
+    def _there(self) -> list[_M]:
+        """Return the same without what was taken away."""
+        return [meta for meta in self._all() if meta.action != self._gone]
 
     def _check_imported(self, name: str) -> None:
         """Say so where a name is known only from an import that nobody has confirmed.
@@ -62,27 +85,27 @@ class Register(Generic[_M]):
                 name=name,
             )
 
-    def _write(self, meta: _M, check: Callable[[dict[str, _M]], None] | None = None) -> None:
-        def wanted(found: dict[str, _M]) -> Sequence[_M]:
-            if check is not None:
-                check(found)
-            return [meta]
+    def _write(self, meta: _M) -> None:
+        self._write_all([meta])
 
-        self._write_all([meta], wanted)
-
-    def _write_all(self, metas: Sequence[_M], wanted: Callable[[dict[str, _M]], Sequence[_M]]) -> Sequence[_M]:
+    def _write_all(
+        self, metas: Sequence[_M], wanted: Callable[[_Look[_M]], Sequence[_M]] | None = None
+    ) -> Sequence[_M]:
         """Record several together, or none of them; return those that were.
 
         Args:
             metas: what may be recorded.
-            wanted: is given what holds of each name, and returns those of them to record.
+            wanted: is given what tells what was last said of a name, None where nothing was, and returns those of them
+                to record; None for all, whatever was said.
         """
         for meta in metas:
             check_bookmark_name(meta.name, field="name")
             self._refuse_secrets(check_fields(meta, self._what))
+        if wanted is not None:
+            self._held()  # so that little is left to read while others wait
 
         def plan(transaction: WriteTransaction) -> Sequence[_M]:
-            chosen = wanted(self._all(transaction))
+            chosen = metas if wanted is None else wanted(partial(self._said, self._held_in(transaction).events))
             for meta in chosen:
                 plan_event(transaction, EventDraft(topic=self._topic, meta=meta), NO_PAYLOAD, self._sources)
             return chosen
@@ -92,11 +115,13 @@ class Register(Generic[_M]):
     def _delete(self, meta: _M, unknown: NotFoundError) -> None:
         """Take a name away; raise what is given if nothing has it."""
 
-        def check(found: dict[str, _M]) -> None:
-            if meta.name not in found or found[meta.name].action == self._gone:
+        def wanted(look: _Look[_M]) -> Sequence[_M]:
+            found = look(meta.name)
+            if found is None or found.action == self._gone:
                 raise unknown
+            return [meta]
 
-        self._write(meta, check)
+        self._write_all([meta], wanted)
 
     def _refuse_secrets(self, meta: _M) -> None:
         refuse_secrets(msgspec.to_builtins(meta), field=self._topic)

@@ -119,7 +119,7 @@ class Servers(Register[ServerMeta]):
         twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
             raise MetaError(f"two MCP servers are called {twice!r}: rename one of them", field="name")
-        return list(self._write_all(servers, lambda held: [meta for meta in servers if held.get(meta.name) != meta]))
+        return list(self._write_all(servers, lambda look: [meta for meta in servers if look(meta.name) != meta]))
 
     def _refuse_secrets(self, meta: ServerMeta) -> None:
         refuse_secrets_in_server(meta, field=self._topic)
@@ -139,18 +139,19 @@ class Servers(Register[ServerMeta]):
         Raises:
             UnknownServerError: there is none of this name.
         """
-        held = self._held()
-        if name not in held:
+        meta = self._get(name)
+        if meta is None or meta.action == self._gone:
             self._check_imported(name)
-            known = f" (one of {', '.join(held)})" if held else ""
+            there = [meta.name for meta in self._there()]
+            known = f" (one of {', '.join(there)})" if there else ""
             raise UnknownServerError(
                 f"no MCP server {name!r}{known}: register it with `turnlog mcp register {name} -- COMMAND…`", name=name
             )
-        return held[name]
+        return meta
 
     def all(self) -> list[ServerMeta]:
         """Return all servers, by name."""
-        return list(self._held().values())
+        return self._there()
 
 
 def refuse_secrets_in_server(meta: ServerMeta, *, field: str) -> None:
