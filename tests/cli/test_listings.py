@@ -73,6 +73,25 @@ def test_bookmarks_are_by_name(days: Command, arguments: tuple[str, ...], found:
 
 
 @pytest.mark.parametrize(
+    "arguments", [("-b", "trip-1"), ("-b", "trip-1", "-n", "1"), ("-b", "trip-1", "--model", "model-1")]
+)
+def test_a_bookmark_is_looked_up_by_its_name(days: Command, arguments: tuple[str, ...]) -> None:
+    """What the others are at is not looked at."""
+    run_sql(days.store, "UPDATE bookmarks SET turn_id = X'00' WHERE name = 'home'")
+    assert [record["name"] for record in days.ok("bookmarks", *arguments, "--json").json_lines] == ["trip-1"]
+    assert lines(days, "bookmarks", *arguments) == ["Answer 1"]
+
+
+def test_only_turns_of_bookmarks_that_are_shown_are_read(days: Command) -> None:
+    """Of the latest ones, and by a filter those of one after the other until there are enough."""
+    head = days.ok("log", "trip-1", "-n", "1", "--json").json_lines[0]["id"]
+    run_sql(days.store, f"UPDATE stored_events SET state = X'00' WHERE event_id = '{head}'")
+    assert [line.split()[0] for line in days.ok("bookmarks", "-n", "2").text.splitlines()] == ["home", "trip-2"]
+    found = days.ok("bookmarks", "-n", "1", "--role", "assistant", "--model", "*-2", "--json").json_lines
+    assert [record["name"] for record in found] == ["trip-2"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "found"),
     [
         (("log", "--all", "--role", "assistant"), ["┊", "Answer 1", "", "┊", "Answer 2", "", "┊", "Answer 3"]),

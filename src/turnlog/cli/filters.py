@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
@@ -18,7 +19,10 @@ from turnlog.cli.text import UNITS_S
 from turnlog.cli.usage import options
 from turnlog.log import TurnLog
 from turnlog.projections import Bookmark, Thread, TurnFilter
-from turnlog.turn import Turn, fitting
+from turnlog.projections.bookmarks import all_bookmarks, bookmarks_like
+from turnlog.record.lookup import find_turn
+from turnlog.store import ReadTransaction
+from turnlog.turn import Turn, fitting, turn_of
 
 T = TypeVar("T")
 
@@ -29,9 +33,15 @@ _WHEN = "a day (2026-11-22, today, yesterday), a time (2026-11-22T15:00), or how
 
 def none_of(what: str, log: TurnLog, bookmark: str | None) -> str:
     """Return what to say where nothing is wanted of a listing: also that a name may be misspelled."""
-    if bookmark is None or any(fnmatchcase(each.name, bookmark) for each in log.bookmarks.all()):
+    if bookmark is None or bookmarks_named(log, bookmark):
         return f"none of the {what} is such a one"
     return f"no bookmark is such a one as {bookmark!r}: `turnlog bookmarks` lists what there is"
+
+
+def bookmarks_named(log: TurnLog, pattern: str) -> list[Bookmark]:
+    """Return the bookmarks of a log whose names fit a pattern, by name."""
+    with log.store.read() as transaction:
+        return bookmarks_like(transaction, pattern)
 
 
 def is_one_of(ids: Collection[str] | None) -> Callable[[Turn], bool] | None:
@@ -143,7 +153,7 @@ class TurnListing(ListOptions):
         """Return the ids of the turns that the bookmarks of the name are at; None where every turn will do."""
         if self.bookmark is None:
             return None
-        return {each.turn for each in log.bookmarks.all() if fnmatchcase(each.name, self.bookmark)}
+        return {each.turn for each in bookmarks_named(log, self.bookmark)}
 
     def fits(self, heads: Collection[str] | None = None) -> Callable[[Turn], bool] | None:
         """Return what tells whether a turn is wanted and was said in the time; None where each is.
@@ -173,20 +183,23 @@ class BookmarkListing(TurnListing):
         ),
     ] = None
 
-    def of_bookmarks(self, bookmarks: Sequence[Bookmark], turns: Mapping[str, Turn]) -> list[Bookmark]:
-        """Return the bookmarks that are wanted, by name.
+    def of_bookmarks(self, transaction: ReadTransaction) -> list[Bookmark]:
+        """Return the bookmarks that are wanted, by name. No more turns are read than it takes to tell.
 
         Raises:
             UsageError: a time is none.
+            UnknownTurnError: the turn of one is missing.
         """
-        fits = self.fits() or bool
-        wanted = [
-            each
-            for each in bookmarks
-            if (self.bookmark is None or fnmatchcase(each.name, self.bookmark)) and fits(turns[each.turn])
-        ]
-        kept = {each.name for each in self.latest(sorted(wanted, key=lambda each: turns[each.turn].global_position))}
-        return [each for each in wanted if each.name in kept]
+        named = self.bookmark
+        found = all_bookmarks(transaction) if named is None else bookmarks_like(transaction, named)
+        fits = self.fits()
+        if fits is None and self.limit is None:
+            return found
+        at = transaction.global_positions({each.turn for each in found})
+        latest = sorted(found, key=lambda each: at.get(each.turn, 0))[::-1]
+        wanted = (each for each in latest if fits is None or fits(turn_of(find_turn(transaction, each.turn))))
+        kept = {each.name for each in islice(wanted, self.limit)}
+        return [each for each in found if each.name in kept]
 
 
 @options

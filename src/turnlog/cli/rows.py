@@ -67,13 +67,15 @@ class TurnRows(Struct, frozen=True, kw_only=True):
     damages: list[CorruptionError]
 
     @classmethod
-    def of(cls, log: TurnLog, turns: Sequence[Turn], screen: Screen) -> TurnRows:
-        """Read what the rows of these turns need."""
+    def of(
+        cls, log: TurnLog, turns: Sequence[Turn], screen: Screen, *, names: Mapping[str, Sequence[str]] | None = None
+    ) -> TurnRows:
+        """Read what the rows of these turns need; `names` are bookmarks by turn, where it is known which to show."""
         damages: list[CorruptionError] = []
         return cls(
             screen=screen,
             ids=shown_ids(log, turns, screen),
-            names=names_by_turn(log),
+            names=names_by_turn(log) if names is None else names,
             lines=previews(log, turns, damages),
             now=datetime.now(UTC),
             damages=damages,

@@ -6,6 +6,8 @@ compared without any key.
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import msgspec
@@ -230,6 +232,25 @@ def all_bookmarks(transaction: ReadTransaction) -> list[Bookmark]:
         for each in found
     ]
     return sorted(named, key=lambda bookmark: bookmark.name) if any(each.is_sealed for each in found) else named
+
+
+def bookmarks_beginning(transaction: ReadTransaction, start: str, limit: int) -> list[Bookmark]:
+    """Return bookmarks whose names begin with a text, by name: at most so many are looked at."""
+    if has_sealed(transaction):  # tags tell nothing of how a name begins
+        return [each for each in all_bookmarks(transaction) if each.name.startswith(start)][:limit]
+    rows = _kept(
+        transaction.rows(f"SELECT {_COLUMNS} FROM bookmarks WHERE name >= ? ORDER BY name LIMIT ?", (start, limit))
+    )
+    begun = takewhile(lambda each: each.name.startswith(start), rows)
+    return [Bookmark(name=each.name, turn=each.turn) for found in begun if (each := _settled(transaction, found))]
+
+
+def bookmarks_like(transaction: ReadTransaction, pattern: str) -> list[Bookmark]:
+    """Return the bookmarks whose names fit a pattern (`*`, `?`, `[…]`), by name. One without any is looked up."""
+    if set(pattern) & set("*?[") or pattern.startswith(CLOSED) or not pattern.isprintable():
+        return [each for each in all_bookmarks(transaction) if fnmatchcase(each.name, pattern)]
+    turn = head(transaction, pattern)
+    return [] if turn is None else [Bookmark(name=pattern, turn=turn)]
 
 
 def _name(transaction: ReadTransaction, found: KeptName) -> str | None:

@@ -34,10 +34,18 @@ _PAGE_EVENTS = 1000
 _FIRST_PAGE_EVENTS = 16
 """Who reads backwards may want few events: pages double from here."""
 
-_STREAMS_AT_ONCE = 500
+_NAMES_AT_ONCE = 500
+"""Ids, or streams, that one statement asks for."""
 
 _BEHIND_Z = "{"
 """The character that follows the last one of an id."""
+
+
+def _parts(names: Collection[str]) -> Iterator[list[str]]:
+    """Iterate over names, some at a time."""
+    left = iter(names)
+    while part := [*islice(left, _NAMES_AT_ONCE)]:
+        yield part
 
 
 def _place(row: SQLRow) -> tuple[int, bytes | None]:
@@ -164,6 +172,18 @@ class LogRead(ABC):
             f"SELECT originator_id, originator_version FROM {self.EVENTS_NAMED} WHERE event_id = ?", (event_id,)
         )
         return rows[0] if rows else None
+
+    def global_positions(self, event_ids: Collection[str]) -> dict[str, int]:
+        """Return the global positions of events by their ids, of those that there are. None of them is read."""
+        found: dict[str, int] = {}
+        for part in _parts(event_ids):
+            marks = ", ".join("?" * len(part))
+            found.update(
+                self.rows(
+                    f"SELECT event_id, notification_id FROM {self.EVENTS_NAMED} WHERE event_id IN ({marks})", part
+                )
+            )
+        return found
 
     def stream(self, stream: str, first: int, last: int) -> list[Recorded]:
         """Return the events of a stream from position `first` to `last`, both included, in order."""
@@ -388,9 +408,8 @@ class LogRead(ABC):
 
     def count_in(self, streams: Collection[str]) -> int:
         """Return the number of events of some streams. None of them is read."""
-        names = iter(streams)
         found = 0
-        while part := [*islice(names, _STREAMS_AT_ONCE)]:
+        for part in _parts(streams):
             marks = ", ".join("?" * len(part))
             [(count,)] = self.rows(f"SELECT COUNT(*) FROM {self.EVENTS} WHERE originator_id IN ({marks})", part)
             found += count

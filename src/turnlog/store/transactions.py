@@ -173,6 +173,10 @@ class ReadTransaction(FoldTransaction, Protocol):
         """Return the ids of events of a topic that stand next before and next behind an id in the order of ids."""
         ...
 
+    def global_positions(self, event_ids: Collection[str]) -> dict[str, int]:
+        """Return the global positions of events by their ids, of those that there are. None of them is read."""
+        ...
+
     def at(self, stream: str, position: int) -> Recorded | None:
         """Return the event at a position of a stream, or None."""
         ...

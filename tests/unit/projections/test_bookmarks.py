@@ -2,16 +2,19 @@
 
 import random
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 from msgspec import Raw, Struct
+from tests.sealed_log import SealsInMemory
 
 from turnlog import TurnLog
 from turnlog.events import BOOKMARK, TURN, Arrival, Citation, Recorded, build, cite, meta_text, parts_of, private_part
 from turnlog.ids import new_id
 from turnlog.model import BookmarkMeta, TurnMeta
 from turnlog.projections import Bookmark
+from turnlog.projections.bookmarks import all_bookmarks, bookmarks_beginning, bookmarks_like
 from turnlog.record import plan_turn, turn_draft
 from turnlog.record.bookmarks import plan_bookmark_set
 from turnlog.sources import Sources
@@ -52,6 +55,42 @@ def test_bookmarks_are_listed_by_name(log: TurnLog) -> None:
     for name in ("b", "B", "a", "é", "10", "9"):
         log.bookmarks.set(name, turn)
     assert log.bookmarks.all() == [Bookmark(name=name, turn=turn) for name in ("10", "9", "B", "a", "b", "é")]
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_bookmarks_are_found_by_beginning_and_pattern(tmp_path: Path, is_sealed: bool) -> None:
+    """As among all of them, whether their names are sealed or not, and opened or not."""
+    seals, url = SealsInMemory(), f"sqlite:///{tmp_path}/log.db"
+    with TurnLog.open(url, seals=seals) as log:
+        if is_sealed:
+            log.seal()
+        turn = log.add_turn("x").id
+        for name in ("tri", "trip 1", "trip 2", "trip[3]", "Trip", "trip\U0001f98a", "é"):
+            log.bookmarks.set(name, turn)
+    for keys in (seals, None):
+        with TurnLog.open(url, seals=keys) as log, log.store.read() as transaction:
+            every = all_bookmarks(transaction)
+            shown = every[0].name
+            for pattern in (
+                "tri",
+                "trip 1",
+                "trip[3]",
+                "trip[[]3]",
+                "tri*",
+                "*",
+                "",
+                "sealed:*",
+                "none",
+                shown,
+                "a\x1f",
+            ):
+                assert bookmarks_like(transaction, pattern) == [
+                    each for each in every if fnmatchcase(each.name, pattern)
+                ]
+            for start in ("", "tri", "trip ", "é", "z", "sealed:"):
+                begun = [each for each in every if each.name.startswith(start)]
+                assert bookmarks_beginning(transaction, start, 100) == begun
+                assert bookmarks_beginning(transaction, start, 2) == begun[:2]
 
 
 def test_heads_mirror_a_plain_model(log: TurnLog) -> None:

@@ -17,6 +17,9 @@ from turnlog.cli.text import one_line, quoted
 from turnlog.errors import UnknownTurnError
 from turnlog.log import TurnLog
 from turnlog.projections import Bookmark
+from turnlog.projections.bookmarks import bookmarks_beginning
+from turnlog.record.lookup import find_turn
+from turnlog.turn import turn_of
 
 app = App(name="bookmarks", group_commands="Commands", help="List bookmarks; set, rename and delete them.")
 
@@ -29,19 +32,19 @@ def list_bookmarks(*, which: BookmarkListing = _ALL, common: Common = COMMON) ->
     """List bookmarks by name; set, rename and delete them."""
     which.check()
     with common.open() as log, paging(json=common.json):
-        every = log.bookmarks.all()
-        at = {} if which.is_all else {each.turn: log.turn(each.turn) for each in every}
-        found = every if which.is_all else which.of_bookmarks(every, at)
+        with log.store.read() as transaction:
+            found = which.of_bookmarks(transaction)
+            turns = [] if common.json else [turn_of(find_turn(transaction, each.turn)) for each in found]
+            is_empty = not found and not bookmarks_beginning(transaction, "", 1)
         if common.json:
             write_json_lines(found)
             return
         if not found:
             none = "no bookmarks yet: `turnlog bookmarks set NAME HEADISH` makes one"
-            note(none_of("bookmarks", log, which.bookmark) if every else none)
+            note(none if is_empty else none_of("bookmarks", log, which.bookmark))
             return
         screen = Screen.of_stdout()
-        turns = [at.get(bookmark.turn) or log.turn(bookmark.turn) for bookmark in found]
-        rows = TurnRows.of(log, turns, screen)
+        rows = TurnRows.of(log, turns, screen, names={})
         screen.table(
             [
                 [
