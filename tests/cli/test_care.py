@@ -86,14 +86,16 @@ def test_completion_is_installed_for_the_shell(turnlog: Command, tmp_path: Path)
         (("run", "Hi", "--servers", ""), ["files"]),
         (("mcp", "tools", ""), ["files"]),
         (("provider", "models", ""), ["milli"]),
+        (("show", "'ma"), ["main"]),
+        (("run", "Hi", "-p", "mi"), []),
         (("show", "--store", "memory://", ""), []),
-        (("--json", "log", "ma"), ["aside", "main"]),
-        (("log", "--json", "ma"), ["aside", "main"]),
-        (("log", "--store", "STORE", "ma"), ["aside", "main"]),
-        (("--store", "STORE", "log", "ma"), ["aside", "main"]),
-        (("--store=STORE", "log", "ma"), ["aside", "main"]),
-        (("log", "--store", "sqlite", ":", "//PATH", "ma"), ["aside", "main"]),
-        (("log", "--store", "=", "sqlite", ":", "//PATH", "ma"), ["aside", "main"]),
+        (("--json", "log", "ma"), ["main"]),
+        (("log", "--json", "ma"), ["main"]),
+        (("log", "--store", "STORE", "ma"), ["main"]),
+        (("--store", "STORE", "log", "ma"), ["main"]),
+        (("--store=STORE", "log", "ma"), ["main"]),
+        (("log", "--store", "sqlite", ":", "//PATH", "ma"), ["main"]),
+        (("log", "--store", "=", "sqlite", ":", "//PATH", "ma"), ["main"]),
     ],
     ids=" ".join,
 )
@@ -111,6 +113,19 @@ def test_names_of_the_store_are_completed(turnlog: Command, line: tuple[str, ...
     ).text.splitlines()
     offered = [each.split("\t")[0] for each in said]
     assert [name for name in offered if name in ("aside", "main", "kilo", "files", "milli")] == expected
+
+
+def test_some_hundreds_of_names_are_completed(turnlog: Command) -> None:
+    """No shell shows more. With more letters they are others."""
+    with TurnLog.open(turnlog.url) as log, log.group() as group:
+        for number in range(1000):
+            group.add_turn("x", bookmark=f"n{number:03}")
+    for typed, names in (
+        ("n", [f"n{number:03}" for number in range(300)]),
+        ("n98", [f"n98{end}" for end in range(10)]),
+    ):
+        said = turnlog.ok("__complete", "log", typed).text.splitlines()
+        assert [name for name in said if name.startswith("n")] == names
 
 
 def test_there_is_nothing_to_complete_without_a_store(turnlog: Command) -> None:
