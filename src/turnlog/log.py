@@ -560,14 +560,27 @@ class TurnLog:
         with self.store.read() as transaction:
             return turn_of(find_turn(transaction, headish))
 
-    def ancestry(self, headish: str) -> list[Turn]:
+    def ancestry(
+        self, headish: str, limit: int | None = None, *, wanted: Callable[[Turn], bool] | None = None
+    ) -> list[Turn]:
         """Return the ancestry of a turn and the turn itself, oldest first, each turn once.
+
+        A few are read from its end, as far as it takes to find so many; from the last merge on back it is read whole.
+
+        Args:
+            headish: a turn or bookmark.
+            limit: how many at most, of which the last ones are taken; None for all.
+            wanted: only turns of which this is true.
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: `wanted` is no plain function, or the limit no number.
         """
+        fits, most = fitting(projections.EVERY_TURN, wanted), _bounded(limit)
         with self.store.read() as transaction:
             head = find_turn(transaction, headish)
+            if most is not None or fits is not None:
+                return _last(context.ancestry_backwards(transaction, head), fits, most)
             return [
                 turn_of(recorded) for recorded in context.ancestry(transaction, head, transaction.stream, _itself, {})
             ]

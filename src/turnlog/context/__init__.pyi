@@ -1,4 +1,4 @@
-from .ancestry import ancestry
+from .ancestry import ancestry, ancestry_backwards
 from .compaction import (
     CompactionReport,
     Summarize,
@@ -25,5 +25,6 @@ __all__ = [
     "Summarize",
     "SummaryText",
     "ancestry",
+    "ancestry_backwards",
     "compact",
 ]

@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from turnlog.errors import CorruptionError
 from turnlog.events import PARENT, Citation, Header, Recorded, check_cited
 from turnlog.events.form import gap
+from turnlog.projections.turns import stream_backwards
 from turnlog.store import ReadTransaction
 
 R = TypeVar("R")
@@ -107,6 +108,27 @@ def ancestry(
         turn, run.turn, run.parent, run.before = run.turn, None, 0, recorded
         visited[header.stream] = header.position
         yield turn
+
+
+def ancestry_backwards(transaction: ReadTransaction, head: Recorded) -> Iterator[Recorded]:
+    """Iterate over the ancestry of a turn and the turn itself, the last one first.
+
+    Not many more turns are read than are asked for, down to the first merge: what that continues is read whole.
+
+    Raises while it is iterated over:
+        CorruptionError: a turn is missing, or is not the one that is cited.
+    """
+    turn, before = head, stream_backwards(transaction, head.header.stream, head.header.position - 1)
+    while len(parents := turn.header.parents) == 1:
+        yield turn
+        if turn.header.position == 0:
+            parent = _parent(transaction, turn, parents[0])
+            before = stream_backwards(transaction, parent.header.stream, parent.header.position - 1)
+        else:
+            parent = next(before)
+            check_cited(turn, parents[0], parent)
+        turn = parent
+    yield from reversed([*ancestry(transaction, turn, transaction.stream, lambda turn: turn, {})])
 
 
 def _continues_one(citations: Sequence[Citation]) -> bool:

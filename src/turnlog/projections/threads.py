@@ -13,17 +13,13 @@ from itertools import chain, islice
 from msgspec import Struct
 
 from turnlog.events import TURN, Recorded, turn_meta
-from turnlog.events.form import gap
 from turnlog.events.times import said_at
 from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.turns import ANYWHERE, Link, find_links, is_leaf, turns_within
+from turnlog.projections.turns import ANYWHERE, Link, find_links, is_leaf, stream_backwards, turns_within
 from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
 
 POSITION_MAX = (1 << 63) - 1
 """No position in a stream is above it."""
-
-_PAGE_TURNS = 256
-"""So many turns of a stream are read at once, where they are read backwards."""
 
 LOOKED_AT_MAX = 10_000
 """So many turns are looked at for a few turns or threads, before it is asked where such are, or all threads are read.
@@ -265,7 +261,7 @@ class _Fitting:
 
     def _look(self, stream: str, first: int) -> None:
         if stream in self._read:
-            turns = _down(self._transaction, stream, self._read[stream] - 1, first)
+            turns = stream_backwards(self._transaction, stream, self._read[stream] - 1, first)
         else:
             turns = _backwards(self._transaction, self._ends[stream][0], first)
         for turn in turns:
@@ -339,18 +335,7 @@ def turns_backwards(transaction: ReadTransaction, stream: str, position: int) ->
 
 
 def _backwards(transaction: ReadTransaction, end: Recorded, first: int) -> Iterator[Recorded]:
-    return chain((end,), _down(transaction, end.header.stream, end.header.position - 1, first))
-
-
-def _down(transaction: ReadTransaction, stream: str, last: int, first: int) -> Iterator[Recorded]:
-    size = 1
-    while last >= first:
-        begin = max(first, last - size + 1)
-        page = transaction.stream(stream, begin, last)
-        if len(page) != last - begin + 1:
-            raise gap(stream, last + 1)
-        yield from reversed(page)
-        last, size = begin - 1, min(2 * size, _PAGE_TURNS)
+    return chain((end,), stream_backwards(transaction, end.header.stream, end.header.position - 1, first))
 
 
 def all_runs(transaction: ReadTransaction) -> dict[str, int]:

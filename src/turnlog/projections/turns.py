@@ -13,6 +13,7 @@ import msgspec
 
 from turnlog.errors import CorruptionError
 from turnlog.events import TURN, Recorded
+from turnlog.events.form import gap
 from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
 
 AFTER_ALL = (1 << 63) - 1
@@ -20,6 +21,9 @@ AFTER_ALL = (1 << 63) - 1
 
 ANYWHERE = (range(1, AFTER_ALL),)
 """All global positions."""
+
+_PAGE_TURNS = 256
+"""So many turns of a stream are read at once, where they are read backwards."""
 
 
 class TurnIndex(SyncProjection):
@@ -101,3 +105,19 @@ def turns_within(transaction: ReadTransaction, spans: Sequence[range]) -> Iterat
             if turn.global_position < span.start:
                 break
             yield turn
+
+
+def stream_backwards(transaction: ReadTransaction, stream: str, last: int, first: int = 0) -> Iterator[Recorded]:
+    """Iterate over the turns of a stream from position `last` down to `first`, both included: not many more are read.
+
+    Raises while it is iterated over:
+        CorruptionError: a turn is missing.
+    """
+    size = 1
+    while last >= first:
+        begin = max(first, last - size + 1)
+        page = transaction.stream(stream, begin, last)
+        if len(page) != last - begin + 1:
+            raise gap(stream, last + 1)
+        yield from reversed(page)
+        last, size = begin - 1, min(2 * size, _PAGE_TURNS)

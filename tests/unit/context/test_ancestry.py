@@ -115,6 +115,7 @@ def test_random_logs_are_read_by_the_definition(log: TurnLog) -> None:
         ids.append(turn.id)
     for head in ids:
         assert _ids(log, head) == _reference(parents, head)
+        assert [turn.id for turn in log.ancestry(head, 7)] == _reference(parents, head)[-7:]
 
 
 def test_visited_prefix_is_left_out_and_brought_up_to_date(log: TurnLog) -> None:
@@ -213,6 +214,24 @@ def test_turn_that_was_rewritten_is_refused(file_log: TurnLog, store_path: Path,
         file_log.context(last)
     # By itself it says nothing of what it was.
     assert _ids(file_log, side) == [side]
+
+
+def test_the_end_of_an_ancestry_is_read_and_not_the_rest(file_log: TurnLog, store_path: Path) -> None:
+    """A few are found from the end, through forks: what is far before them is not looked at, and they are checked."""
+    head, chain = "", list[str]()
+    for number in range(1000):
+        head = file_log.add_turn(str(number), continues=head or None).id
+        chain.append(head)
+    file_log.add_turn("n", continues=chain[-3])
+    fork = file_log.add_turn("f", continues=chain[-3]).id
+    rewrite(store_path, chain[10], payload=b'[{"type":"text","text":"forged"}]')
+    assert [turn.id for turn in file_log.ancestry(fork, 3)] == [*chain[-4:-2], fork]
+    sought = file_log.ancestry(fork, 1, wanted=lambda turn: turn.id in chain[:-100])
+    assert [turn.id for turn in sought] == [chain[-101]]
+    rewrite(store_path, chain[-4], payload=b'[{"type":"text","text":"forged"}]')
+    for ask in (lambda: file_log.ancestry(fork, 3), lambda: file_log.ancestry(fork)):
+        with pytest.raises(CorruptionError, match="another digest"):
+            ask()
 
 
 def test_last_visited_turn_is_checked_too(file_log: TurnLog, store_path: Path) -> None:

@@ -355,7 +355,7 @@ def ancestry(headish: Annotated[str, HEADISH], /, *, which: TurnListing = _ALL_T
     """
     which.check()
     with common.open() as log, paging(json=common.json):
-        _list(log, which, log.ancestry(headish), common)
+        _list(log, which, log.ancestry(headish, which.limit, wanted=which.fits(which.heads(log))), common)
 
 
 def children(headish: Annotated[str, HEADISH], /, *, which: TurnListing = _ALL_TURNS, common: Common = COMMON) -> None:
@@ -370,16 +370,15 @@ def children(headish: Annotated[str, HEADISH], /, *, which: TurnListing = _ALL_T
     with common.open() as log, paging(json=common.json):
         found = log.children(headish)
         if found or common.json:
-            _list(log, which, found, common)
+            _list(log, which, which.latest(which.of(found, log)), common)
         else:
             note(f"no turn continues {quoted(headish)} yet: `turnlog add TEXT --continues {quoted(headish)}` does")
 
 
 def _list(log: TurnLog, which: TurnListing, found: list[Turn], common: Common) -> None:
-    turns = which.latest(which.of(found, log))
     if common.json:
-        write_json_lines(turn.to_record() for turn in turns)
-    elif not turns:
+        write_json_lines(turn.to_record() for turn in found)
+    elif not found:
         note(none_of("turns", log, which.bookmark))
     else:
-        TurnRows.of(log, turns, Screen.of_stdout()).write(turns)
+        TurnRows.of(log, found, Screen.of_stdout()).write(found)
