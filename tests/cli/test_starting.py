@@ -107,6 +107,14 @@ def test_a_command_loads_no_package_that_it_does_not_use(path: str, arguments: l
     assert [name for name in (*CALLING, *seldom) if name in names] == []
 
 
+@pytest.mark.parametrize("form", ["anthropic", "atif", "html", "jsonl", "markdown", "openai"])
+def test_an_export_loads_nothing_of_runs(path: str, form: str) -> None:
+    """But for those forms that are of another agent framework."""
+    names = loaded(WITH_A_LOG.format(path=path, arguments=["export", "main", "--format", form]))
+    assert [name for name in CALLING if name in names] == []
+    assert [name for name in names if name.startswith(("turnlog.agent.", "turnlog.interop.gmi"))] == []
+
+
 def test_the_version_is_told_before_any_command_is_made() -> None:
     """Nothing of a log is loaded for it, nor what installs completion."""
     program = (
