@@ -82,12 +82,42 @@ def test_events_are_picked(turnlog: Command) -> None:
 
     assert picked("-n", "2") == [3, 4]
     assert picked("-n", "9") == [1, 2, 3, 4]
+    assert picked("-n", "0") == []
     assert picked("--after", "2", "--after-id", turn) == [3, 4]
     assert picked("--topic", "gpt.turn") == [2, 3]
     assert picked("--topic", "gpt.turn", "--topic", "gpt.bookmark") == [2, 3, 4]
     assert picked("--thread", "main") == [2, 4]
     assert picked("--bookmark", "aside") == [4]
     assert turnlog.ok("tail", "--mark").json_lines[-1] == {"caught_up": 4}
+
+
+def test_the_last_ones_are_of_those_that_are_wanted(turnlog: Command) -> None:
+    """However many others have come behind them, also when it goes on following."""
+    with TurnLog.open(turnlog.url) as log:
+        main = [
+            log.add_turn(f"main {number}", continues="main" if number else None, bookmark="main").id
+            for number in range(3)
+        ]
+        log.add_event("acme.review", cites=[("about", main[0])])
+        for _ in range(40):
+            log.add_turn("x", bookmark="other")
+        log.add_event("acme.review", cites=[("about", main[1])])
+        log.add_turn("aside", continues=main[0], bookmark="aside")
+
+    def picked(*arguments: str) -> list[int]:
+        return [event["global_position"] for event in turnlog.ok("tail", *arguments).json_lines]
+
+    assert picked("--bookmark", "main", "-n", "2") == [5, 46]
+    assert picked("--bookmark", "main", "-n", "9") == [2, 3, 4, 5, 46]
+    assert picked("--bookmark", "main", "-n", "2", "--topic", "gpt.turn") == [3, 4]
+    assert picked("--thread", "main", "-n", "4") == [4, 5, 46, 47]
+    assert picked("--topic", "acme.review", "-n", "1") == [46]
+    assert picked("--topic", "acme.review", "--topic", "gpt.turn", "-n", "3") == [45, 46, 47]
+    assert picked("--bookmark", "none", "-n", "3") == picked("--bookmark", "main", "-n", "0") == []
+    with tailing(turnlog, "--bookmark", "main", "-n", "1", "--topic", "gpt.turn") as process:
+        assert line(process)["global_position"] == 4
+        turnlog.ok("add", "more", "--continues", "main")
+        assert line(process)["global_position"] == 48
 
 
 def test_slip_for_a_topic_is_told(turnlog: Command) -> None:

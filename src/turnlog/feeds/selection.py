@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -60,6 +61,22 @@ class Selection(Struct, frozen=True, kw_only=True):
         if self.bookmark is not None:
             conditions.append(_OfBookmark(self.bookmark).of)
         return Selector(conditions) if conditions else None
+
+    def before_last(self, transaction: ReadTransaction, count: int) -> int:
+        """Return the global position before the last `count` wanted events, or before all where there are fewer.
+
+        The log is read backwards, until there are so many; to its beginning where there are not.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        selector = self.selector(transaction)
+        start = transaction.log_end()
+        events = transaction.log_backwards(start + 1, topics=self.topics)
+        wanted = (each for each in events if selector is None or selector.has(transaction, each))
+        for each in islice(wanted, count):
+            start = each.global_position - 1
+        return start
 
 
 Condition = Callable[[ReadTransaction, Recorded], bool]

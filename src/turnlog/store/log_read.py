@@ -361,16 +361,21 @@ class LogRead(ABC):
         """Return the places of events that are committed, and not in the log of this snapshot yet: none."""
         return {}
 
-    def log_backwards(self, before: int, *, topics: Sequence[str]) -> Iterator[Recorded]:
+    def log_backwards(self, before: int, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
         """Iterate over the events of some topics with a global position below `before`, the last one first."""
+        only = f" AND topic IN ({', '.join('?' * len(topics))})" if topics else ""
+        order = "notification_id"
+        if len(topics) == 1 and topics[0] not in FREQUENT_TOPICS:
+            only, order = f"{only} AND {RARE}", self.RARE_ORDER
         statement = (
-            f"SELECT {RECORDED}, originator_id, originator_version FROM {self.EVENTS} WHERE notification_id < ?"
-            f" AND topic IN ({', '.join('?' * len(topics))}) ORDER BY notification_id DESC LIMIT ?"
+            f"SELECT {RECORDED}, originator_id, originator_version FROM {self.EVENTS} WHERE notification_id < ?{only}"
+            f" ORDER BY {order} DESC LIMIT ?"
         )
         size = _FIRST_PAGE_EVENTS
         while page := self.rows(statement, (before, *topics, size)):
-            for recorded, row in zip(recorded_page(self.seals, page), page, strict=True):
-                yield of_topic(topics, at_place(row[-2], row[-1], recorded))
+            for event, row in zip(recorded_page(self.seals, page), page, strict=True):
+                recorded = at_place(row[-2], row[-1], event)
+                yield of_topic(topics, recorded) if topics else recorded
             before, size = page[-1][0], min(2 * size, _PAGE_EVENTS)
 
     def log_end(self) -> int:

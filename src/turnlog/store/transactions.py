@@ -249,8 +249,11 @@ class ReadTransaction(FoldTransaction, Protocol):
         """Iterate over the events with a global position above `after`, in order. An empty `topics` means all."""
         ...
 
-    def log_backwards(self, before: int, *, topics: Sequence[str]) -> Iterator[Recorded]:
-        """Iterate over the events of some topics with a global position below `before`, the last one first."""
+    def log_backwards(self, before: int, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
+        """Iterate over the events of some topics with a global position below `before`, the last one first.
+
+        An empty `topics` means all.
+        """
         ...
 
     def log_end(self) -> int:

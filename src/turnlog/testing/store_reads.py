@@ -181,8 +181,11 @@ class StoreReads(StoreHarness):
         appended = append(store, *(new_event(topic=f"t{number % 3}") for number in range(3300)))
         with store.read() as transaction:
             expected = [r for r in reversed(appended[:3000]) if r.header.topic in ("t0", "t2")]
+            expected_of_one = [r for r in reversed(appended[:3000]) if r.header.topic == "t1"]
             assert list(transaction.log_backwards(3001, topics=["t0", "t2"])) == expected
             assert list(transaction.log_backwards(1, topics=["t0"])) == []
+            assert list(transaction.log_backwards(3001, topics=["t1"])) == expected_of_one
+            assert list(transaction.log_backwards(3001)) == appended[2999::-1]
             assert list(transaction.log_backwards(99, topics=["t9"])) == []
 
     def test_topics_are_counted(self, store: Store) -> None:

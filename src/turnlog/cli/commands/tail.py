@@ -16,7 +16,7 @@ from turnlog.cli.outages import at_once, waited_for
 from turnlog.cli.output import watching_reader, write_json
 from turnlog.cli.topics import topics_of
 from turnlog.events import Recorded
-from turnlog.feeds import CaughtUp
+from turnlog.feeds import CaughtUp, Selection
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 
@@ -28,7 +28,9 @@ def tail(  # noqa: PLR0913 - one argument for each option
     after_id: Annotated[
         str | None, Parameter(help="The id of the event at --after: if another one is there now, stop and say so.")
     ] = None,
-    last: Annotated[int | None, Parameter(alias="-n", help="Begin so many events before the end of the log.")] = None,
+    last: Annotated[
+        int | None, Parameter(alias="-n", help="Begin with the last so many of the events that are wanted.")
+    ] = None,
     topic: Annotated[
         list[str] | None, Parameter(negative=(), help="Only events of this topic; may be repeated.")
     ] = None,
@@ -64,7 +66,11 @@ def tail(  # noqa: PLR0913 - one argument for each option
         raise UsageError("tail: --after-id is the id of the event at --after: give --after, too")
     with common.open() as log, ExitStack() as stack:
         topics = topics_of(topic or (), log)
-        start = max(0, log.wait(0, 0) - last) if last is not None else after or 0
+        start = after or 0
+        if last is not None:
+            wanted = Selection.of(topics, thread, bookmark)
+            with log.store.read() as transaction:
+                start = wanted.before_last(transaction, last)
         events = stack.enter_context(
             log.events(
                 start, after_id=after_id, follow=follow, topics=topics, thread=thread, bookmark=bookmark, mark=mark

@@ -314,7 +314,7 @@ class PostgresWrite(PostgresRead, LogWrite):
         self._need_order(topics)
         return super().log(after, topics=topics)
 
-    def log_backwards(self, before: int, *, topics: Sequence[str]) -> Iterator[Recorded]:
+    def log_backwards(self, before: int, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
         """Iterate over the events of some topics with a global position below `before`, the last one first."""
         self._need_order(topics)
         return super().log_backwards(before, topics=topics)
