@@ -384,16 +384,34 @@ def test_webhook_of_a_log_that_was_rolled_back_is_told_how_to_go_on(filed: TurnL
     filed.feeds.feed(Shelf()).run()
     states = FeedStates(tmp_path / "log.db-feeds")
     [state] = states.all()
+    assert [feed.error for feed in filed.feeds.all()] == [None]
     states.save(replace(state, event_id=turns[0].id))
+    [listed] = filed.feeds.all()
     with pytest.raises(
         StoreCutError,
         match=r"rolled back.*`turnlog feeds move shelf:here --to POSITION` says where.* and it is to put that away$",
-    ):
+    ) as refused:
         filed.feeds.feed(Shelf()).run()
+    assert listed.error == str(refused.value)
     filed.feeds.move("shelf:here", 2)
     shelf = Shelf()
     filed.feeds.feed(shelf).run()
     assert shelf.positions == [3]
+
+
+def test_feed_beyond_the_end_of_the_log_is_listed_as_one_that_does_not_go_on(filed: TurnLog, tmp_path: Path) -> None:
+    """Before it runs again: as where a server took over that lacks the end."""
+    filed.add_turn("one")
+    filed.feeds.feed(JSONLines(tmp_path / "lines")).run()
+    states = FeedStates(tmp_path / "log.db-feeds")
+    [state] = states.all()
+    states.save(replace(state, position=9))
+    [listed] = filed.feeds.all()
+    assert listed.lag == 0
+    assert listed.error == (
+        "the log ends at global position 2, and the feed had come to 9: it was cut or rolled back, or is another log; "
+        f"'{tmp_path / 'lines'}' keeps what it has: begin a feed of another name that delivers elsewhere"
+    )
 
 
 def test_other_events_in_the_places_of_lost_ones_have_other_keys(tmp_path: Path) -> None:

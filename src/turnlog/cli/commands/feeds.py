@@ -39,13 +39,13 @@ def list_feeds(*, common: Common = COMMON) -> int:
         Screen.of_stdout().table([feed_row(each) for each in found])
         for each in found:
             if each.error is not None:
-                note(f"{one_line(each.name)} does not go on since {_since(each)}: {one_line(each.error)}")
+                note(f"{one_line(each.name)} does not go on{_since(each)}: {one_line(each.error)}")
     return EXIT_FAILED if any(each.error is not None for each in found) else 0
 
 
 def _since(feed: FeedStatus) -> str:
     time = parse_time(feed.error_time)
-    return "-" if time is None else timestamp(time)
+    return "" if time is None else f" since {timestamp(time)}"
 
 
 @app.command(name="list")

@@ -6,7 +6,6 @@ the same keys; none is left out.
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -33,7 +32,7 @@ from turnlog.feeds.sinks.interface import INT64_MAX, Batch, Choice, Place, Sink
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.running import Running, standing_at
 from turnlog.feeds.sinks.states import FeedState, FeedStates
-from turnlog.feeds.sinks.status import FeedStatus, status_of
+from turnlog.feeds.sinks.status import FeedStatus, status_of, way_on
 from turnlog.feeds.stopping import Stopping
 from turnlog.model.plain import check_done
 from turnlog.store import Store
@@ -256,17 +255,8 @@ class Feed:
                 return error
             said = f"the log has {error.end:,} events: a feed cannot begin after global position {error.position:,}"
             return StoreCutError(said, position=error.position, end=error.end)
-        if place is not None or (self._sink.takes_back and running.state.may_have_delivered):
-            there = self._sink.destination
-            hint = f"{there!r} keeps what it has: begin a feed of another name that delivers elsewhere"
-        elif running.state.log in (None, running.reader.log()):
-            hint = (
-                f"`turnlog feeds move {shlex.quote(self.name)} --to POSITION` says where it is to go on, at the last "
-                "event that its receiver has as the log has it; what the receiver has from above that is lost in the "
-                "log, and it is to put that away"
-            )
-        else:
-            hint = "begin a feed of another name"
+        keeps = place is not None or (self._sink.takes_back and running.state.may_have_delivered)
+        hint = way_on(running.state, running.reader.log(), keeps=keeps)
         return StoreCutError(f"{error}; {hint}", position=error.position, end=error.end)
 
     def _go_to_place(self, running: Running, on_back: OnBack | None) -> None:

@@ -7,15 +7,16 @@ from itertools import islice
 
 import msgspec
 
-from turnlog.errors import CorruptionError, StoreCutError
+from turnlog.errors import CorruptionError
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.erasures import ERASURES_AT_ONCE, Due, erasures_due
 from turnlog.feeds.records import content_record, event_record
 from turnlog.feeds.sinks.interface import Batch, Choice, SinkRecord, record_key
 from turnlog.feeds.sinks.states import FeedState
+from turnlog.feeds.sinks.status import check_log
 from turnlog.record.lookup import erased_by
 from turnlog.store import ReadTransaction, Store
-from turnlog.store.pages import check_dense, check_seen
+from turnlog.store.pages import check_dense
 
 ERASED_AT_ONCE = 10_000
 """How many erased events are handed out at once, about: for each time a sink may look through all that it has."""
@@ -46,7 +47,7 @@ class LogReader:
         with self._store.read() as transaction:
             end = transaction.log_end()
             genesis = transaction.genesis()
-            self._check(transaction, state, end)
+            check_log(transaction, state)
             after = state.position
             if genesis is None or end == after:
                 return None
@@ -88,7 +89,7 @@ class LogReader:
             StoreCutError: the log ends before that, has another event there, or is another one.
         """
         with self._store.read() as transaction:
-            self._check(transaction, state, transaction.log_end())
+            check_log(transaction, state)
 
     def log(self) -> str | None:
         """Return the id of the log; None while it is empty."""
@@ -131,22 +132,6 @@ class LogReader:
                 found = {}
         if found:
             yield [found[position] for position in sorted(found)]
-
-    def _check(self, transaction: ReadTransaction, state: FeedState, end: int) -> None:
-        after, genesis = state.position, transaction.genesis()
-        if state.log is not None and genesis is not None and genesis.header.id != state.log:
-            raise StoreCutError(
-                f"the feed is of log {state.log!r}, and this is log {genesis.header.id!r}", position=after, end=end
-            )
-        if end < after:
-            raise StoreCutError(
-                f"the log ends at global position {end:,}, and the feed had come to {after:,}: it was cut or rolled "
-                "back, or is another log",
-                position=after,
-                end=end,
-            )
-        if state.event_id is not None:
-            check_seen(transaction, after, state.event_id, digest=state.digest)
 
     def _record(self, transaction: ReadTransaction, recorded: Recorded, log: str) -> SinkRecord:
         is_closed = recorded.unreadable and not recorded.erased

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
+from turnlog.errors import StoreCutError
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks.states import FeedState, FeedStates
-from turnlog.store import Store
+from turnlog.store import ReadTransaction, Store
+from turnlog.store.pages import check_seen
 
 
 class FeedStatus(Struct, frozen=True, kw_only=True):
@@ -25,7 +28,8 @@ class FeedStatus(Struct, frozen=True, kw_only=True):
         delivered: number of events that the destination has acknowledged to the feed: without those in a folder that it
             was killed before it could count, and again with those that were delivered again.
         delivered_time: when it last did, ISO 8601 in UTC; None if it never did.
-        error: why it does not go on, one line; None if it does.
+        error: why it does not go on, one line; None if it does. Also where the log is not the one, or not as long, any
+            more, and it was not run since.
         error_time: since when, ISO 8601 in UTC.
         takes_back: whether what it delivered of events that are erased is taken back.
         running: whether somebody runs it.
@@ -51,6 +55,14 @@ def status_of(
     """Return how a feed is doing."""
     with store.read() as transaction:
         end = transaction.log_end()
+        genesis = transaction.genesis()
+        error = state.error
+        try:
+            check_log(transaction, state)
+        except StoreCutError as cut:
+            keeps = state.takes_back and state.may_have_delivered
+            hint = way_on(state, None if genesis is None else genesis.header.id, keeps=keeps)
+            error = f"{cut}; {hint}"
         due = transaction.at_global(state.position + 1) if end > state.position else None
     lag_s = 0.0 if due is None else max(0.0, now() - time_of(due.header.time).timestamp())
     return FeedStatus(
@@ -62,8 +74,49 @@ def status_of(
         lag_s=round(lag_s, 3),
         delivered=state.delivered,
         delivered_time=state.delivered_time,
-        error=state.error,
+        error=error,
         error_time=state.error_time,
         takes_back=state.takes_back,
         running=states.is_held(state.name),
     )
+
+
+def check_log(transaction: ReadTransaction, state: FeedState) -> None:
+    """Check that the log is the one that a feed has delivered, as far as it has come.
+
+    Raises:
+        StoreCutError: it is not.
+    """
+    after, genesis, end = state.position, transaction.genesis(), transaction.log_end()
+    if state.log is not None and genesis is not None and genesis.header.id != state.log:
+        raise StoreCutError(
+            f"the feed is of log {state.log!r}, and this is log {genesis.header.id!r}", position=after, end=end
+        )
+    if end < after:
+        raise StoreCutError(
+            f"the log ends at global position {end:,}, and the feed had come to {after:,}: it was cut or rolled "
+            "back, or is another log",
+            position=after,
+            end=end,
+        )
+    if state.event_id is not None:
+        check_seen(transaction, after, state.event_id, digest=state.digest)
+
+
+def way_on(state: FeedState, log: str | None, *, keeps: bool) -> str:
+    """Return what can be done with a feed of a log that was cut or rolled back, or is another one.
+
+    Args:
+        state: how far it has come.
+        log: the id of the log.
+        keeps: whether its destination keeps what it has, and goes on behind that.
+    """
+    if keeps:
+        return f"{state.destination!r} keeps what it has: begin a feed of another name that delivers elsewhere"
+    if state.log in (None, log):
+        return (
+            f"`turnlog feeds move {shlex.quote(state.name)} --to POSITION` says where it is to go on, at the last "
+            "event that its receiver has as the log has it; what the receiver has from above that is lost in the "
+            "log, and it is to put that away"
+        )
+    return "begin a feed of another name"
