@@ -178,6 +178,26 @@ def test_append_waits_while_the_standby_is_away(own_postgres: PostgresServer) ->
         assert other.wait(2, timeout_s=30) == 3
 
 
+def test_search_does_not_wait_for_the_standby(own_postgres: PostgresServer) -> None:
+    """What is derived is folded again where a new primary lacks it; a temporary index is gone without the standby."""
+    standby = own_postgres.standby()
+    own_postgres.create_database("talk")
+    url = own_postgres.url("talk")
+    with TurnLog.open(url) as log:
+        log.add_turn("How long do leeks take?", bookmark="main")
+        standby.kill()
+        done: list[int] = []
+        thread = threading.Thread(target=lambda: done.append(len(log.feeds.search("leeks"))))
+        thread.start()
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        with psycopg.connect(url, autocommit=True) as connection:
+            while not done and connection.execute(waiting).fetchone() == (0,):
+                sleep(0.01)
+        assert done == [1]
+        standby.start()
+        thread.join()
+
+
 def test_repeat_waits_while_the_standby_is_away(own_postgres: PostgresServer) -> None:
     """A primary that was started again shows what no standby has: nobody is told yet that it is recorded."""
     standby = own_postgres.standby()

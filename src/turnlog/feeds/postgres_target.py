@@ -82,6 +82,9 @@ class PostgresTarget(Target):
     Any number of processes, on any number of machines, may run projections in it: whoever folds one holds its row of
     `turnlog_projections` meanwhile. Statements that make tables name no schema.
 
+    On return of a transaction what it wrote is on the server's disk, and not on its standbys: with a server that takes
+    over, it is folded again.
+
     A projection is built in another schema, and what it made is moved: the role needs the right to make schemas.
     """
 
@@ -229,7 +232,8 @@ class PostgresTarget(Target):
             path = sql.SQL(", ").join(map(sql.Identifier, (self.schema, *self._search_path, "pg_temp")))
             connection.execute(sql.SQL("SET search_path = {}").format(path))
             _wait_for_locks(connection, BUSY_TIMEOUT_S)
-            connection.execute("SET client_min_messages = error")
+            # What is lost is folded again: it need not wait for standbys.
+            connection.execute("SET client_min_messages = error; SET synchronous_commit = local")
             self.prepare(connection)
         except BaseException:
             connection.close()
