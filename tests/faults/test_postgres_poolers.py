@@ -25,6 +25,17 @@ def test_a_log_behind_a_pooler_that_changes_sessions_is_refused(postgres_url: st
     assert not is_log_there(postgres_url)
 
 
+def test_a_log_behind_a_pooler_with_one_session_is_refused(postgres_url: str) -> None:
+    """Nothing waits for an answer on the connection whose session another one has."""
+    said = "gives each transaction another session of the server"
+    with (
+        Pooler(postgres_url, keeps_sessions=False, sessions_max=1) as pooler,
+        pytest.raises(StoreOpenError, match=said),
+    ):
+        TurnLog.open(pooler.url)
+    assert not is_log_there(postgres_url)
+
+
 def test_a_log_behind_a_pooler_that_keeps_sessions_works(postgres_url: str) -> None:
     """As if there were none."""
     with Pooler(postgres_url, keeps_sessions=True) as pooler, TurnLog.open(pooler.url) as log:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from collections import deque
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import Lock, Semaphore, Thread
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
@@ -26,8 +26,8 @@ _SYNC = b"QS"
 class Pooler:
     """Listens on a port of its own. Of the sessions that are free it lends the one that was used last."""
 
-    def __init__(self, url: str, *, keeps_sessions: bool) -> None:
-        """Take the URL of a database, and whether a client keeps its session."""
+    def __init__(self, url: str, *, keeps_sessions: bool, sessions_max: int = 100) -> None:
+        """Take the URL of a database, whether a client keeps its session, and how many there are at most."""
         self._parts = urlsplit(url)
         self._target = (self._parts.hostname or "127.0.0.1", self._parts.port or 5432)
         self._keeps = keeps_sessions
@@ -35,6 +35,7 @@ class Pooler:
         self._free: deque[socket.socket] = deque()
         self._open: list[socket.socket] = []
         self._lock = Lock()
+        self._places = Semaphore(sessions_max)
 
     @property
     def url(self) -> str:
@@ -89,16 +90,21 @@ class Pooler:
                         is_free = answer[5:] == b"I"
                         break
                 if is_free and not self._keeps:
-                    self._free.append(lent)
+                    self._give_back(lent, is_free=True)
                     lent = None
         if lent is not None:
-            if is_free and not self._keeps:
-                self._free.append(lent)
-            else:
-                lent.close()
+            self._give_back(lent, is_free=is_free and not self._keeps)
         client.close()
 
+    def _give_back(self, lent: socket.socket, *, is_free: bool) -> None:
+        if is_free:
+            self._free.append(lent)
+        else:
+            lent.close()
+        self._places.release()
+
     def _borrow(self, begin: bytes) -> socket.socket:
+        self._places.acquire()
         with self._lock:
             return self._free.pop() if self._free else self._begun(begin)[0]
 
