@@ -168,9 +168,8 @@ class Runner:
         """Make `follow`, `run` or `rebuild` return when the batch that it is at is done.
 
         A rebuild that is stopped leaves the tables as they were; what `run` was building is gone on with by the next
-        one. Where none of these goes on, the next `follow` returns
-        at once: a thread that has been started, and has not begun to follow, is stopped too. After that all of them can
-        be called again.
+        one. Where none of these goes on, the next `follow` returns at once: a thread that has been started, and has not
+        begun to follow, is stopped too. After that all of them can be called again.
         """
         self._stopping.ask()
         self._latch.open()
