@@ -163,6 +163,17 @@ def test_age_is_short(seconds: int, expected: str) -> None:
     assert age(NOW - timedelta(seconds=seconds), NOW) == expected
 
 
+def test_a_time_to_come_is_told_from_one_of_a_moment_ago() -> None:
+    """As of a turn that came with an import; not of another computer's clock that is a little ahead."""
+    ages = [age(NOW + timedelta(seconds=seconds), NOW) for seconds in (59, 61, 86400 * 3, 86400 * 365 * 73)]
+    assert ages == ["0s", "+1m", "+3d", "+73y"]
+
+
+def test_years_have_four_digits() -> None:
+    """So that a column of times is in order."""
+    assert timestamp(datetime(1, 2, 3, 4, 5, 6, 789, tzinfo=UTC)) == "0001-02-03T04:05:06Z"
+
+
 def test_a_turn_without_a_time_has_no_age() -> None:
     """Ids that were made without a time hint say 1970, which is not shown."""
     epoch = datetime.fromtimestamp(0, UTC)

@@ -248,19 +248,26 @@ def pad(text: str, width: int) -> str:
 
 
 def age(time: datetime, now: datetime) -> str:
-    """Return how long ago a time was, in at most four characters, such as `5m` or `3d`; `-` for no time at all."""
+    """Return how long ago a time was, such as `5m` or `3d`; `+3d` for one that is to come, `-` for no time at all.
+
+    That clocks differ by up to a minute is not told.
+    """
     if time.timestamp() == 0:
         return "-"
-    seconds = max((now - time).total_seconds(), 0)
+    seconds = (now - time).total_seconds()
+    to_come = "+" if seconds < -_MINUTE_S else ""
+    seconds = abs(seconds) if to_come else max(seconds, 0)
     for below, unit, name in _AGES:
         if seconds < below:
-            return f"{int(seconds // unit)}{name}"
+            return f"{to_come}{int(seconds // unit)}{name}"
     raise AssertionError("the last age has no upper bound")
 
 
 def timestamp(time: datetime) -> str:
     """Return a time in UTC to the second, such as `2026-01-02T03:04:05Z`; `-` for no time at all."""
-    return "-" if time.timestamp() == 0 else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if time.timestamp() == 0:
+        return "-"
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def size(count: int) -> str:
