@@ -146,6 +146,7 @@ async def pages(executors: Executors, items: Iterator[I]) -> AsyncIterator[I]:
 class AsyncBookmarks(Part[Bookmarks]):
     """Names for turns; see `turnlog.registers.Bookmarks`."""
 
+    check_name = reads(Bookmarks.check_name)
     set = appends(Bookmarks.set)
     rename = appends(Bookmarks.rename)
     delete = appends(Bookmarks.delete)

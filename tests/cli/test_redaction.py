@@ -9,6 +9,9 @@ from tests.cli.command import Command, Outcome
 from tests.wires.server import WireServer
 
 from turnlog import TurnLog
+from turnlog.cli.hidden_turns import telling_of_hidden
+from turnlog.errors import SecretError
+from turnlog.redaction import secrets
 
 pytest.importorskip("kingfisher_sdk", reason="the extra `redact` is not installed")
 
@@ -154,3 +157,17 @@ def test_import_of_an_export_says_that_it_is_not_redacted(command: Command, tmp_
     outcome = command("import", "turnlog", tmp_path / "log.jsonl", TURNLOG_REDACT="secrets")
     assert outcome.status == 0
     assert outcome.stderr.startswith("turnlog: nothing is redacted in what export wrote")
+
+
+def test_a_name_that_is_refused_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers write down what they are asked: also for a turn that the name may mean."""
+    with TurnLog.open("memory://", redact=[secrets()]) as log:
+        turn = log.add_turn("Hi", bookmark="main")
+
+        def read() -> None:
+            raise AssertionError("it was looked up")
+
+        monkeypatch.setattr(log.store, "read", read)
+        with pytest.raises(SecretError), telling_of_hidden(log, AWS):
+            log.bookmarks.set(AWS, turn.id)
+        monkeypatch.undo()

@@ -30,7 +30,11 @@ def telling_of_hidden(log: TurnLog, bookmark: str | Literal[False] | None) -> Ge
 
 
 def _meant(log: TurnLog, name: str) -> str | None:
-    """Return the id of the turn that a name means without being a bookmark; None where it means none."""
+    """Return the id of the turn that a name means without being a bookmark; None where it means none, or is refused."""
+    try:
+        log.bookmarks.check_name(name)
+    except TurnlogError:
+        return None
     with log.store.read() as transaction:
         try:
             return None if is_bookmark(transaction, name) else find_turn(transaction, name).header.id

@@ -42,6 +42,17 @@ class Bookmarks:
             raise UnknownBookmarkError(f"no bookmark {name!r}", name=name)
         return Bookmark(name=name, turn=turn)
 
+    def check_name(self, name: str) -> None:
+        """Check that a name can be that of a bookmark. Nothing is looked up, so that no server is sent a secret.
+
+        Raises:
+            MetaError: it cannot.
+            SecretError: a redaction hook finds something in it.
+            RedactionError: a redaction hook failed.
+        """
+        check_bookmark_name(name)
+        self._redaction.refuse(BOOKMARK, {"bookmark": name})
+
     def set(self, name: str, headish: str, *, expected_head: str | Literal[False] | None = None) -> Bookmark:
         """Point a bookmark at a turn. On return the event is on disk.
 
@@ -57,8 +68,7 @@ class Bookmarks:
             UnknownTurnError: there is no such turn.
             HeadConflictError: the bookmark is not at `expected_head`.
         """
-        check_bookmark_name(name)
-        self._redaction.refuse(BOOKMARK, {"bookmark": name})
+        self.check_name(name)
         expected = check_expected_head(expected_head)
         recorded = self._store.write(lambda t: plan_bookmark_set(t, name, headish, expected, self._sources))
         return Bookmark(name=name, turn=recorded.header.citations[0].id)
@@ -73,8 +83,7 @@ class Bookmarks:
             UnknownBookmarkError: there is no bookmark `name`.
             BookmarkExistsError: there is a bookmark `to`.
         """
-        check_bookmark_name(to)
-        self._redaction.refuse(BOOKMARK, {"bookmark": to})
+        self.check_name(to)
         self._store.write(lambda transaction: plan_bookmark_rename(transaction, name, to, self._sources))
 
     def delete(self, name: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from turnlog.errors import StoreCutError
+from turnlog.errors import CorruptionError, StoreCutError
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.store import ReadTransaction, Store
@@ -63,6 +63,8 @@ def status_of(
             keeps = state.takes_back and state.may_have_delivered
             hint = way_on(state, None if genesis is None else genesis.header.id, keeps=keeps)
             error = f"{cut}; {hint}"
+        except CorruptionError as damage:
+            error = str(damage)
         due = transaction.at_global(state.position + 1) if end > state.position else None
     lag_s = 0.0 if due is None else max(0.0, now() - time_of(due.header.time).timestamp())
     return FeedStatus(
