@@ -48,7 +48,7 @@ from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.projections.filters import check_filter
 from turnlog.projections.threads import LOOKED_AT_MAX, TooManyTurnsError, count_threads, count_turns, latest_threads
 from turnlog.projections.tree import TREE
-from turnlog.projections.turns import children
+from turnlog.projections.turns import Children
 from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.record.lookup import find_event, find_turn
 from turnlog.sources import Sources
@@ -585,14 +585,23 @@ class TurnLog:
                 turn_of(recorded) for recorded in context.ancestry(transaction, head, transaction.stream, _itself, {})
             ]
 
-    def children(self, headish: str) -> list[Turn]:
+    def children(
+        self, headish: str, limit: int | None = None, *, wanted: Callable[[Turn], bool] | None = None
+    ) -> list[Turn]:
         """Return the turns that continue a turn, in the order in which they were recorded.
+
+        Args:
+            headish: a turn or bookmark.
+            limit: how many at most, of which the last ones are taken, and not many more read; None for all.
+            wanted: only turns of which this is true.
 
         Raises:
             UnknownTurnError: there is no such turn.
+            MetaError: `wanted` is no plain function, or the limit no number.
         """
+        fits, most = fitting(projections.EVERY_TURN, wanted), _bounded(limit)
         with self.store.read() as transaction:
-            return [turn_of(recorded) for recorded in children(transaction, find_turn(transaction, headish))]
+            return _last(Children(transaction, find_turn(transaction, headish)).backwards(), fits, most)
 
     def latest(
         self,

@@ -195,8 +195,8 @@ class BookmarkListing(TurnListing):
         fits = self.fits()
         if fits is None and self.limit is None:
             return found
-        at = transaction.global_positions({each.turn for each in found})
-        latest = sorted(found, key=lambda each: at.get(each.turn, 0))[::-1]
+        at = transaction.located({each.turn for each in found})
+        latest = sorted(found, key=lambda each: at[each.turn].global_position if each.turn in at else 0)[::-1]
         wanted = (each for each in latest if fits is None or fits(turn_of(find_turn(transaction, each.turn))))
         kept = {each.name for each in islice(wanted, self.limit)}
         return [each for each in found if each.name in kept]

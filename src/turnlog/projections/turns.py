@@ -77,13 +77,36 @@ def find_links(transaction: SQLTransaction, where: str, *parameters: object) -> 
         raise CorruptionError(f"the turn index is damaged ({error}): run `turnlog verify`") from error
 
 
+class Children:
+    """The turns that continue a turn, in global order: how many there are, and one after the other from the last."""
+
+    def __init__(self, transaction: ReadTransaction, parent: Recorded) -> None:
+        """Find where they are. But for merges, none is read."""
+        stream, position = parent.header.stream, parent.header.position
+        links = find_links(transaction, "parent_stream = ? AND parent_position = ?", stream, position)
+        # A stream has the id of its first event for a name.
+        forks = transaction.located([link.child_stream for link in links if link.child_position == 0])
+        others = [(stream, position + 1), *((link.child_stream, link.child_position) for link in links)]
+        found = [child for place in others if place[1] and (child := transaction.at(*place))]
+        self._transaction = transaction
+        self._places = [(fork.global_position, fork.stream, fork.position) for fork in forks.values()]
+        self._places += [(child.global_position, child.header.stream, child.header.position) for child in found]
+        self._places.sort()
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._places)
+
+    def backwards(self) -> Iterator[Recorded]:
+        """Iterate over them, the one that was recorded last first. Each is read when it is asked for."""
+        for _, stream, position in reversed(self._places):
+            if (child := self._transaction.at(stream, position)) is not None:
+                yield child
+
+
 def children(transaction: ReadTransaction, parent: Recorded) -> list[Recorded]:
     """Return the turns that continue a turn, in global order."""
-    stream, position = parent.header.stream, parent.header.position
-    links = find_links(transaction, "parent_stream = ? AND parent_position = ?", stream, position)
-    places = [(stream, position + 1), *((link.child_stream, link.child_position) for link in links)]
-    found = [transaction.at(*place) for place in places]
-    return sorted((child for child in found if child), key=lambda child: child.global_position)
+    return [*Children(transaction, parent).backwards()][::-1]
 
 
 def is_leaf(transaction: ReadTransaction, stream: str, position: int) -> bool:

@@ -27,7 +27,7 @@ from turnlog.store.rows import (
 )
 from turnlog.store.sealing import seal_policy
 from turnlog.store.transactions import SideTables, SQLRow, SyncProjection
-from turnlog.store.values import Placement, SealPolicy, StoredRow
+from turnlog.store.values import Located, Placement, SealPolicy, StoredRow
 
 _PAGE_EVENTS = 1000
 
@@ -173,16 +173,17 @@ class LogRead(ABC):
         )
         return rows[0] if rows else None
 
-    def global_positions(self, event_ids: Collection[str]) -> dict[str, int]:
-        """Return the global positions of events by their ids, of those that there are. None of them is read."""
-        found: dict[str, int] = {}
+    def located(self, event_ids: Collection[str]) -> dict[str, Located]:
+        """Return where events are, by id, without the unknown ones. None of them is read."""
+        found: dict[str, Located] = {}
         for part in _parts(event_ids):
-            marks = ", ".join("?" * len(part))
-            found.update(
-                self.rows(
-                    f"SELECT event_id, notification_id FROM {self.EVENTS_NAMED} WHERE event_id IN ({marks})", part
-                )
+            rows = self.rows(
+                "SELECT event_id, originator_id, originator_version, notification_id"
+                f" FROM {self.EVENTS_NAMED} WHERE event_id IN ({', '.join('?' * len(part))})",
+                part,
             )
+            found |= {row[0]: Located._make(row) for row in rows}
+        return found
         return found
 
     def stream(self, stream: str, first: int, last: int) -> list[Recorded]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from turnlog.errors import MetaError, StoreOpenError
 from turnlog.events import Arrival, DataKey, Event, Recorded, Seals
 from turnlog.model.plain import check_plain
-from turnlog.store.values import Folded, NewPayload, Placement, SealPolicy, StoredRow, Taken
+from turnlog.store.values import Folded, Located, NewPayload, Placement, SealPolicy, StoredRow, Taken
 
 SQLRow = tuple[Any, ...]
 
@@ -173,12 +173,12 @@ class ReadTransaction(FoldTransaction, Protocol):
         """Return the ids of events of a topic that stand next before and next behind an id in the order of ids."""
         ...
 
-    def global_positions(self, event_ids: Collection[str]) -> dict[str, int]:
-        """Return the global positions of events by their ids, of those that there are. None of them is read."""
-        ...
-
     def at(self, stream: str, position: int) -> Recorded | None:
         """Return the event at a position of a stream, or None."""
+        ...
+
+    def located(self, event_ids: Collection[str]) -> dict[str, Located]:
+        """Return where events are, by id, without the unknown ones. None of them is read."""
         ...
 
     def stream(self, stream: str, first: int, last: int) -> list[Recorded]:

@@ -35,6 +35,15 @@ class Placement(IntEnum):
     """Nowhere any more, and the private part neither."""
 
 
+class Located(NamedTuple):
+    """Where an event is: its id, its stream, its position there, and its global position."""
+
+    event_id: str
+    stream: str
+    position: int
+    global_position: int
+
+
 class Taken(IntEnum):
     """Why an event was not appended."""
 

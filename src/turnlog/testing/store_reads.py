@@ -81,16 +81,6 @@ class StoreReads(StoreHarness):
             assert [transaction.ids_beside(own_id, topic=topic) for own_id in ids] == [ids[1:2], ids[::2], ids[1:2]]
             assert transaction.ids_beside(ids[1], topic="other") == []
 
-    def test_global_positions_are_told_of_many_ids(self, store: Store) -> None:
-        """Of those that there are; none of them is read."""
-        run = append_run(store, 3)
-        ids = [recorded.header.id for recorded in run]
-        unknown = [f"{number:025}" for number in range(1200)]
-        with store.read() as transaction:
-            found = transaction.global_positions([*ids[1:], *unknown])
-            assert found == {recorded.header.id: recorded.global_position for recorded in run[1:]}
-            assert transaction.global_positions([]) == {}
-
     def test_event_is_found_by_position(self, store: Store) -> None:
         """An event is found by stream and position; a position past the end gives None."""
         run = append_run(store, 3)
@@ -113,6 +103,17 @@ class StoreReads(StoreHarness):
         with store.read() as transaction:
             assert transaction.stream_end(one[0].header.stream) == one[0]
             assert transaction.stream_end(three[0].header.stream) == three[2]
+
+    def test_events_are_located_by_their_ids(self, store: Store) -> None:
+        """Of any number of events; unknown ones are left out."""
+        run = append_run(store, 1_200)
+        with store.read() as transaction:
+            assert transaction.located([]) == {}
+            found = transaction.located([*(event.header.id for event in run), new_id()])
+        assert found == {
+            event.header.id: (event.header.id, event.header.stream, event.header.position, event.global_position)
+            for event in run
+        }
 
     @pytest.mark.parametrize(
         ("first", "last", "found"),

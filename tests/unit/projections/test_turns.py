@@ -2,7 +2,10 @@
 
 import random
 
+import pytest
+
 from turnlog import TurnLog
+from turnlog.store.sqlite.transactions import SQLiteRead
 
 
 def _children(log: TurnLog, headish: str) -> list[str]:
@@ -27,6 +30,19 @@ def test_fork_recorded_before_nothing_extends_the_stream_only_once(log: TurnLog)
     merge = log.add_turn("m", continues=[a, b]).id
     assert _children(log, a) == [merge]
     assert _children(log, b) == [merge]
+
+
+def test_a_few_children_are_the_last_ones(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many forks no more are read than are asked for; what is wanted is looked for from the last one on."""
+    root = log.add_turn("r").id
+    ids = [log.add_turn(str(number), continues=root).id for number in range(600)]
+    read: list[int] = []
+    at = SQLiteRead.at
+    monkeypatch.setattr(SQLiteRead, "at", lambda *place: read.append(1) or at(*place))
+    assert [turn.id for turn in log.children(root, 3)] == ids[-3:]
+    assert [turn.id for turn in log.children(root, 2, wanted=lambda turn: turn.id in ids[:-5])] == ids[-7:-5]
+    assert len(read) < 20
+    assert _children(log, root) == ids
 
 
 def test_children_mirror_parents_in_a_random_log(log: TurnLog) -> None:

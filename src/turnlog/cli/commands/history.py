@@ -368,9 +368,9 @@ def children(headish: Annotated[str, HEADISH], /, *, which: TurnListing = _ALL_T
     """
     which.check()
     with common.open() as log, paging(json=common.json):
-        found = log.children(headish)
-        if found or common.json:
-            _list(log, which, which.latest(which.of(found, log)), common)
+        found = log.children(headish, which.limit, wanted=which.fits(which.heads(log)))
+        if found or common.json or log.children(headish, 1):
+            _list(log, which, found, common)
         else:
             note(f"no turn continues {quoted(headish)} yet: `turnlog add TEXT --continues {quoted(headish)}` does")
 
