@@ -102,6 +102,22 @@ def test_show_has_everything_about_a_turn(read: Command) -> None:
     assert text.endswith("\n\nAnd in Rust?\n")
 
 
+def test_show_names_the_latest_of_many_children(turnlog: Command) -> None:
+    """Of more than ten the others are counted, and it is said what lists them; `--json` has all."""
+    with TurnLog.open(turnlog.url) as log:
+        root = log.add_turn("root").id
+        ids = [log.add_turn(str(number), continues=root).id for number in range(10)]
+        assert _child_lines(turnlog, root) == ids
+        ids += [log.add_turn(str(number), continues=root).id for number in range(1200)]
+    assert _child_lines(turnlog, root) == [f"… 1,200 earlier ones: `turnlog children {root}` lists all", *ids[-10:]]
+    assert turnlog.ok("show", root, "--json").json["children"] == ids
+
+
+def _child_lines(turnlog: Command, turn: str) -> list[str]:
+    lines = turnlog.ok("show", turn).text.splitlines()
+    return [line.removeprefix("child").strip() for line in lines if line.startswith("child")]
+
+
 def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
     """An event that is no turn has its metadata, public and private, what it cites, and no content."""
     with TurnLog.open(turnlog.url) as log:

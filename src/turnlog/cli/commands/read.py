@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -26,6 +27,7 @@ from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Message, Sources
 from turnlog.model.json_text import minify
+from turnlog.projections.turns import Children
 from turnlog.record import find_turn
 from turnlog.turn import Turn
 
@@ -130,6 +132,10 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+_CHILDREN_SHOWN = 10
+"""So many of the turns that continue one are named beside what it says: the latest."""
+
+
 class _Shown(NamedTuple):
     """An event with what stands around it."""
 
@@ -137,6 +143,7 @@ class _Shown(NamedTuple):
     payload: bytes | None
     turn: Turn | None
     children: list[str]
+    children_before: int
     bookmarks: list[str]
     tool_calls: list[RecordedToolCall]
 
@@ -154,7 +161,7 @@ def show(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> Non
         A turn id or bookmark, or the id of any event.
     """
     with common.open() as log:
-        shown = _read(log, headish)
+        shown = _read(log, headish, None if common.json else _CHILDREN_SHOWN)
     if common.json:
         write_json(_record(shown))
         return
@@ -162,7 +169,7 @@ def show(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> Non
         _write_shown(Screen.of_stdout(), shown)
 
 
-def _read(log: TurnLog, headish: str) -> _Shown:
+def _read(log: TurnLog, headish: str, children_max: int | None) -> _Shown:
     with log.store.read() as transaction:
         recorded = transaction.event(headish.lower()) or find_turn(transaction, headish)
     event_id, is_turn = recorded.header.id, recorded.header.topic == TURN
@@ -170,11 +177,14 @@ def _read(log: TurnLog, headish: str) -> _Shown:
     with log.store.read() as transaction:  # after the tool calls, for which it is read too: it may be large
         recorded = transaction.event(event_id) or recorded
         payload = transaction.payload(recorded)
+        found = Children(transaction, recorded) if is_turn else None
+        children = [] if found is None else [child.header.id for child in islice(found.backwards(), children_max)]
     return _Shown(
         recorded=recorded,
         payload=payload,
         turn=log.turn(event_id) if is_turn else None,
-        children=[child.id for child in log.children(event_id)] if is_turn else [],
+        children=children[::-1],
+        children_before=0 if found is None else len(found) - len(children),
         bookmarks=names_by_turn(log).get(event_id, []),
         tool_calls=tool_calls,
     )
@@ -227,6 +237,9 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         ("continues" if citation.relation == PARENT else one_line(citation.relation), (citation.id, "yellow"))
         for citation in header.citations
     ]
+    if shown.children_before:
+        before = f"… {count(shown.children_before, 'earlier one')}: `turnlog children {header.id}` lists all"
+        facts.append(("child", (before, "dim")))
     facts += [("child", (child, "yellow")) for child in shown.children]
     names, claims = Counter(call.call.name for call in shown.tool_calls), list[tuple[str, Piece]]()
     for call in shown.tool_calls:
