@@ -1,6 +1,7 @@
 """The run loop: what is recorded, what the model is sent, and who may run tools."""
 
 import asyncio
+import json
 import threading
 from contextlib import suppress
 from typing import Any
@@ -373,16 +374,19 @@ def test_deltas_and_events_tell_what_happens_as_it_happens(log: TurnLog) -> None
 
 
 def test_events_and_results_are_json(log: TurnLog) -> None:
-    """With raw arguments, extra keys of blocks, and calls that have no result."""
+    """For `json.dumps`, numbers as they were; with extra keys of blocks, and calls that have no result."""
     events: list[RunEvent] = []
-    adapter = Scripted(call(("add", {"a": 1.0, "b": 2}), ("add", "{broken")), call(("add", {"z": [1.0]})))
+    adapter = Scripted(call(("add", {"a": 1.5, "b": 2}), ("add", "{broken")), call(("add", {"z": [1.0]})))
     settings = {"on_tool_error": "retry", "tool_retry_wait_s": 0, "tool_retries_max": 1, "iterations_max": 2}
     result = run(log, adapter, tools=[add], on_event=events.append, **settings)
-    records = [msgspec.json.decode(msgspec.json.encode({"event": e.kind, **e.to_record()})) for e in events]
+    records = [json.loads(json.dumps({"event": e.kind, **e.to_record()})) for e in events]
+    started = next(record for record in records if record["event"] == "tool_started")
+    assert repr(started["input"]) == "{'a': 1.5, 'b': 2}"
     assert {record["event"] for record in records} == {"turn", "call", "tool_started", "tool_retried", "tool_finished"}
     [retried] = [record for record in records if record["event"] == "tool_retried"]
     assert (retried["name"], retried["id"], retried["attempt"]) == ("add", "c1", 1)
-    record = msgspec.json.decode(msgspec.json.encode(result.to_record()))
+    record = json.loads(json.dumps(result.to_record()))
+    assert repr(record["unanswered"][0]["input"]) == "{'z': [1.0]}"
     assert record["unanswered"] == [{"type": "tool_use", "name": "add", "input": {"z": [1.0]}, "id": "c1"}]
     assert (record["stopped"], record["head"], record["usage"]["total_tokens"]) == ("iterations", result.head.id, 20)
 

@@ -1,6 +1,7 @@
 """Model calls that fail in a way that may pass: tried again where nothing was shown, and each try is in the log."""
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -53,6 +54,14 @@ def test_tries_have_an_end(log: TurnLog, settings: dict[str, Any], calls: int) -
     """By default one more than the connection's retries; the error is then that of the run."""
     result, _ = asked_again(log, [PASSES], [PASSES], [PASSES], [PASSES], **settings)
     assert (result.stopped, len(result.calls), reasons(log)) == ("error", calls, ["error"] * calls)
+
+
+def test_errors_of_calls_and_runs_are_json(log: TurnLog) -> None:
+    """As records of what is known of them."""
+    result, [retried] = asked_again(log, [PASSES], [STAYS])
+    told, said = (json.loads(json.dumps(each.to_record()))["error"] for each in (retried, result))
+    assert told == {"message": retried.error.message, "retryable": True, "status": 429, "retry_after_s": 0.0}
+    assert said == {"message": result.error.message, "status": 400}
 
 
 def test_what_does_not_pass_is_not_tried_again(log: TurnLog) -> None:

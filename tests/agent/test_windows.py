@@ -1,5 +1,7 @@
 """Runs that show the model another window than that of the turn, or only some of the tools."""
 
+import json
+
 import msgspec
 import pytest
 from msgspec import Raw
@@ -70,6 +72,7 @@ def test_on_window_may_be_a_coroutine_function_and_leave_messages_out(log: TurnL
     change = log.calls.get(result.calls[0]).window_change
     assert change is not None
     assert (change.at, change.removed, change.added) == (0, 5, ())
+    assert json.loads(json.dumps(log.calls.get(result.calls[0]).to_record()))["window_change"] == {"removed": 5}
     assert [check.difference for check in log.calls.check(result.head.id, adapter=lambda *_: Scripted())] == [None] * 4
 
 

@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 from turnlog.agent.progress import Progress
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.model import CallError, ContextWindow, LossReport, Response, ToolUse, content_bytes
+from turnlog.model.json_values import plain_values
 from turnlog.turn import Turn
 
 
@@ -110,7 +111,7 @@ class CallRetried(Struct, frozen=True, kw_only=True):
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
-        return msgspec.structs.asdict(self) | {"error": self.error}
+        return msgspec.structs.asdict(self) | {"error": plain_values(self.error)}
 
 
 class UsageMissing(Struct, frozen=True, kw_only=True):
@@ -155,7 +156,7 @@ class ToolStarted(Struct, frozen=True, kw_only=True):
 
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
-        return _call_record(self.call) | {"input": Raw(bytes(self.call.input))}
+        return _call_record(self.call) | {"input": plain_values(self.call.input)}
 
 
 class ToolProgress(Struct, frozen=True, kw_only=True):
@@ -200,7 +201,7 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
         return _call_record(self.call) | {
-            "input": Raw(bytes(self.call.input)),
+            "input": plain_values(self.call.input),
             "begun_ms": self.begun_ms,
             **({"is_claimed": True} if self.is_claimed else {}),
             **({"is_told": True} if self.is_told else {}),
@@ -227,7 +228,7 @@ class ToolRetried(Struct, frozen=True, kw_only=True):
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
         return _call_record(self.call) | {
-            "content": Raw(content_bytes(self.outcome.content)),
+            "content": plain_values(_raw_content(self.outcome)),
             "attempt": self.attempt,
             "wait_s": self.wait_s,
         }
@@ -254,7 +255,7 @@ class ToolFinished(Struct, frozen=True, kw_only=True):
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
         return _call_record(self.call) | {
-            "content": Raw(content_bytes(self.outcome.content)),
+            "content": plain_values(_raw_content(self.outcome)),
             "is_error": self.outcome.is_error,
             "known": self.known,
         }
@@ -292,11 +293,32 @@ RunEvent = (
 )
 """Any event of a run."""
 
+
+def raw_event_record(event: RunEvent) -> dict[str, Any]:
+    """Return an event as `to_record` does, with content as raw JSON text: numbers as the model or the tool wrote them.
+
+    `msgspec.json.encode` takes that, and `json.dumps` does not.
+    """
+    record = event.to_record()
+    match event:
+        case ToolStarted() | ToolInterrupted():
+            record["input"] = event.call.input
+        case ToolRetried() | ToolFinished():
+            record["content"] = _raw_content(event.outcome)
+        case _:
+            pass
+    return record
+
+
 OnEvent = Callable[[RunEvent], None]
 
 OnWindow = Callable[[ContextWindow], ContextWindow | Awaitable[ContextWindow]]
 """Given the context window of a turn, returns the one to ask a model with. A message of it that is of no turn may have
 any text as its `turn`."""
+
+
+def _raw_content(outcome: ToolOutcome) -> Raw:
+    return Raw(content_bytes(outcome.content))
 
 
 def _call_record(call: ToolUse) -> dict[str, Any]:

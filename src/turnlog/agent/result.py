@@ -9,6 +9,7 @@ from typing_extensions import TypeVar
 
 from turnlog.agent.plain_values import plain
 from turnlog.model import CallError, Response, Text, ToolUse, Usage, content_bytes
+from turnlog.model.json_values import plain_values
 from turnlog.providers.too_large import says_too_large
 from turnlog.turn import Turn
 
@@ -130,7 +131,7 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
         return _WHY[self.stopped] + (f" (waiting: {waiting})" if waiting else "")
 
     def to_record(self) -> dict[str, Any]:
-        """Return the result as values for JSON."""
+        """Return the result as values for JSON, which `json.dumps` takes too."""
         return {
             "stopped": self.stopped,
             "why": self.why,
@@ -141,10 +142,15 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
             "calls": list(self.calls),
             "text": self.text,
             "usage": self.usage.to_record(),
-            "unanswered": Raw(content_bytes(self.unanswered)),
-            "error": self.error,
+            "unanswered": plain_values(Raw(content_bytes(self.unanswered))),
+            "error": plain_values(self.error),
             "output": plain(self.output),
         }
+
+
+def raw_result_record(result: RunResult) -> dict[str, Any]:
+    """Return a result as `to_record` does, with tool calls as raw JSON text: numbers as the model wrote them."""
+    return result.to_record() | {"unanswered": Raw(content_bytes(result.unanswered))}
 
 
 def text_of_replies(*responses: Response) -> str:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.model import CallMeta, LossReport, WindowChange
+from turnlog.model.json_values import plain_values
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -37,7 +38,15 @@ class Call(Struct, frozen=True, kw_only=True):
             "params": self.meta.parameters,
             "loss_report": msgspec.to_builtins(self.loss_report.entries),
         }
-        return record if self.window_change is None else {**record, "window_change": self.window_change}
+        return record if self.window_change is None else {**record, "window_change": plain_values(self.window_change)}
+
+
+def raw_call_record(call: Call | UnreadableCall) -> dict[str, Any]:
+    """Return a call as `to_record` does, with content as raw JSON text: `msgspec.json.encode` takes that."""
+    record = call.to_record()
+    if isinstance(call, Call) and call.window_change is not None:
+        record["window_change"] = call.window_change
+    return record
 
 
 class UnreadableCall(Struct, frozen=True, kw_only=True):

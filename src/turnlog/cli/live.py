@@ -25,9 +25,10 @@ from turnlog.agent.events import (
     ToolStarted,
     TurnRecorded,
     UsageMissing,
+    raw_event_record,
 )
 from turnlog.agent.progress import Progress
-from turnlog.agent.result import RunResult
+from turnlog.agent.result import RunResult, raw_result_record
 from turnlog.cli.first_sign import is_first_sign_shown
 from turnlog.cli.json_text import on_one_line
 from turnlog.cli.output import write_json
@@ -97,7 +98,7 @@ class Live:
             self.turn = event.turn
         self.interrupted = event.call if isinstance(event, ToolInterrupted) and not event.is_told else None
         if self.json:
-            self._write_json(event.kind, event.to_record())
+            self._write_json(event.kind, raw_event_record(event))
             if isinstance(event, TurnRecorded):
                 tell_redacted(event.turn)
             return
@@ -226,7 +227,7 @@ class Live:
     def show_end(self, result: RunResult) -> None:
         """Show what the run came to: its head, and what it took."""
         if self.json:
-            self._write_json("result", result.to_record())
+            self._write_json("result", raw_result_record(result))
             return
         self.end_line()
         if self._value and result.stopped == "done":

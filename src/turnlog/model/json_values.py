@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -17,6 +17,21 @@ _Members = dict[str, JSONValue]
 
 DEPTH_MAX = 200
 """Values nested deeper, inclusive, are too deep for what recurses into them: pydantic, PyYAML."""
+
+
+def plain_values(value: object) -> Any:
+    """Return what msgspec writes, structs and raw JSON text at whatever depth, as values that `json.dumps` takes.
+
+    An integer stays one of any size, and a number one with a point. Of a key that is there twice it has the last.
+    """
+    return json.loads(msgspec.json.encode(value), parse_int=_integer)
+
+
+def _integer(literal: str) -> int | float:
+    try:
+        return int(literal)
+    except ValueError:  # it has more digits than Python reads
+        return float(literal)
 
 
 class Decoded(Struct, frozen=True, kw_only=True):

@@ -110,7 +110,8 @@ class Response(Struct, frozen=True, kw_only=True):
         """Return the response as values for JSON: `{message: {role, content, model, stop_reason, usage}, …}`.
 
         Native blocks stand in `content` as the provider wrote them: `provider`, `api` and `model` beside the message
-        say whose they are.
+        say whose they are. What is as it was written is raw JSON text: `msgspec.json.encode` takes that, and
+        `json.dumps` does not.
 
         Args:
             spelling: whose words to say the stop reason in.
