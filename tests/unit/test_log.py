@@ -229,6 +229,7 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
         "compact": lambda: log.compact(turn, text="x"),
         "bookmarks.all": log.bookmarks.all,
         "bookmarks.get": lambda: log.bookmarks.get("main"),
+        "bookmarks.check_name": lambda: log.bookmarks.check_name("x"),
         "bookmarks.set": lambda: log.bookmarks.set("x", turn),
         "bookmarks.rename": lambda: log.bookmarks.rename("main", "x"),
         "bookmarks.delete": lambda: log.bookmarks.delete("main"),
@@ -392,6 +393,8 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn("x")),
     "ancestry UnknownTurnError": (UnknownTurnError, lambda log, _: log.ancestry(new_id())),
     "children UnknownTurnError": (UnknownTurnError, lambda log, _: log.children("x")),
+    "ancestry MetaError": (MetaError, lambda log, _: log.ancestry("main", cast("Any", "1"))),
+    "children MetaError": (MetaError, lambda log, _: log.children("main", wanted=cast("Any", "user"))),
     "latest UnknownTurnError": (UnknownTurnError, lambda log, _: log.latest(1, "x")),
     "latest MetaError": (MetaError, lambda log, _: log.latest(1, which=cast("Any", "user"))),
     "threads MetaError": (MetaError, lambda log, _: log.threads(which=cast("Any", "user"))),
@@ -407,6 +410,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         ContentError,
         lambda log, _: log.compact("main", text=" ", keep_first=0, keep_last=0, min_turns=1),
     ),
+    "bookmarks.check_name MetaError": (MetaError, lambda log, _: log.bookmarks.check_name("")),
     "bookmarks.set MetaError": (MetaError, lambda log, _: log.bookmarks.set("", "main")),
     "bookmarks.set MetaError ": (MetaError, lambda log, _: log.bookmarks.set("x", "main", expected_head="main")),
     "bookmarks.set UnknownTurnError": (UnknownTurnError, lambda log, _: log.bookmarks.set("x", "y")),
@@ -497,7 +501,13 @@ class TestErrors:
             # tests/unit/record/test_redaction.py
             *(
                 f"{method} {error}"
-                for method in ("bookmarks.set", "bookmarks.rename", "holds.set", "holds.release")
+                for method in (
+                    "bookmarks.check_name",
+                    "bookmarks.set",
+                    "bookmarks.rename",
+                    "holds.set",
+                    "holds.release",
+                )
                 for error in ("SecretError", "RedactionError")
             ),
             # tests/unit/audit/test_erasing.py

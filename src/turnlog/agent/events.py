@@ -154,9 +154,13 @@ class ToolStarted(Struct, frozen=True, kw_only=True):
     kind: ClassVar[str] = "tool_started"
     call: ToolUse
 
+    def raw_record(self) -> dict[str, Any]:
+        """Return the same with arguments as raw JSON text, as the model wrote it: see `raw_event_record`."""
+        return _call_record(self.call) | {"input": self.call.input}
+
     def to_record(self) -> dict[str, Any]:
         """Return the event as values for JSON."""
-        return _call_record(self.call) | {"input": plain_values(self.call.input)}
+        return _plain(self.raw_record(), "input")
 
 
 class ToolProgress(Struct, frozen=True, kw_only=True):
@@ -198,15 +202,19 @@ class ToolInterrupted(Struct, frozen=True, kw_only=True):
     is_told: bool = False
     is_unrecorded: bool = False
 
-    def to_record(self) -> dict[str, Any]:
-        """Return the event as values for JSON."""
+    def raw_record(self) -> dict[str, Any]:
+        """Return the same with arguments as raw JSON text, as the model wrote it: see `raw_event_record`."""
         return _call_record(self.call) | {
-            "input": plain_values(self.call.input),
+            "input": self.call.input,
             "begun_ms": self.begun_ms,
             **({"is_claimed": True} if self.is_claimed else {}),
             **({"is_told": True} if self.is_told else {}),
             **({"is_unrecorded": True} if self.is_unrecorded else {}),
         }
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _plain(self.raw_record(), "input")
 
 
 class ToolRetried(Struct, frozen=True, kw_only=True):
@@ -225,13 +233,17 @@ class ToolRetried(Struct, frozen=True, kw_only=True):
     attempt: int
     wait_s: float
 
-    def to_record(self) -> dict[str, Any]:
-        """Return the event as values for JSON."""
+    def raw_record(self) -> dict[str, Any]:
+        """Return the same with content as raw JSON text, as the tool wrote it: see `raw_event_record`."""
         return _call_record(self.call) | {
-            "content": plain_values(_raw_content(self.outcome)),
+            "content": Raw(content_bytes(self.outcome.content)),
             "attempt": self.attempt,
             "wait_s": self.wait_s,
         }
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _plain(self.raw_record(), "content")
 
 
 class ToolFinished(Struct, frozen=True, kw_only=True):
@@ -252,13 +264,17 @@ class ToolFinished(Struct, frozen=True, kw_only=True):
     outcome: ToolOutcome
     known: bool = False
 
-    def to_record(self) -> dict[str, Any]:
-        """Return the event as values for JSON."""
+    def raw_record(self) -> dict[str, Any]:
+        """Return the same with content as raw JSON text, as the tool wrote it: see `raw_event_record`."""
         return _call_record(self.call) | {
-            "content": plain_values(_raw_content(self.outcome)),
+            "content": Raw(content_bytes(self.outcome.content)),
             "is_error": self.outcome.is_error,
             "known": self.known,
         }
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the event as values for JSON."""
+        return _plain(self.raw_record(), "content")
 
 
 class ToolsNoted(Struct, frozen=True, kw_only=True):
@@ -299,15 +315,8 @@ def raw_event_record(event: RunEvent) -> dict[str, Any]:
 
     `msgspec.json.encode` takes that, and `json.dumps` does not.
     """
-    record = event.to_record()
-    match event:
-        case ToolStarted() | ToolInterrupted():
-            record["input"] = event.call.input
-        case ToolRetried() | ToolFinished():
-            record["content"] = _raw_content(event.outcome)
-        case _:
-            pass
-    return record
+    is_raw = isinstance(event, ToolStarted | ToolInterrupted | ToolRetried | ToolFinished)
+    return event.raw_record() if is_raw else event.to_record()
 
 
 OnEvent = Callable[[RunEvent], None]
@@ -317,8 +326,8 @@ OnWindow = Callable[[ContextWindow], ContextWindow | Awaitable[ContextWindow]]
 any text as its `turn`."""
 
 
-def _raw_content(outcome: ToolOutcome) -> Raw:
-    return Raw(content_bytes(outcome.content))
+def _plain(record: dict[str, Any], name: str) -> dict[str, Any]:
+    return record | {name: plain_values(record[name])}
 
 
 def _call_record(call: ToolUse) -> dict[str, Any]:

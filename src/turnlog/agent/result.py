@@ -130,8 +130,11 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
         waiting = ", ".join(dict.fromkeys(call.name for call in self.unanswered))
         return _WHY[self.stopped] + (f" (waiting: {waiting})" if waiting else "")
 
-    def to_record(self) -> dict[str, Any]:
-        """Return the result as values for JSON, which `json.dumps` takes too."""
+    def raw_record(self) -> dict[str, Any]:
+        """Return the result as `to_record` does, with tool calls as raw JSON text: numbers as the model wrote them.
+
+        `msgspec.json.encode` takes that, and `json.dumps` does not.
+        """
         return {
             "stopped": self.stopped,
             "why": self.why,
@@ -142,15 +145,15 @@ class RunResult(Struct, Generic[T], frozen=True, kw_only=True):
             "calls": list(self.calls),
             "text": self.text,
             "usage": self.usage.to_record(),
-            "unanswered": plain_values(Raw(content_bytes(self.unanswered))),
+            "unanswered": Raw(content_bytes(self.unanswered)),
             "error": plain_values(self.error),
             "output": plain(self.output),
         }
 
-
-def raw_result_record(result: RunResult) -> dict[str, Any]:
-    """Return a result as `to_record` does, with tool calls as raw JSON text: numbers as the model wrote them."""
-    return result.to_record() | {"unanswered": Raw(content_bytes(result.unanswered))}
+    def to_record(self) -> dict[str, Any]:
+        """Return the result as values for JSON, which `json.dumps` takes too."""
+        record = self.raw_record()
+        return record | {"unanswered": plain_values(record["unanswered"])}
 
 
 def text_of_replies(*responses: Response) -> str:

@@ -30,23 +30,20 @@ class Call(Struct, frozen=True, kw_only=True):
         """Hash the id, so that calls can be in sets."""
         return hash(self.id)
 
-    def to_record(self) -> dict[str, Any]:
-        """Return the call as plain values."""
+    def raw_record(self) -> dict[str, Any]:
+        """Return the call as `to_record` does, with content as raw JSON text: `msgspec.json.encode` takes that."""
         record: dict[str, Any] = {
             "id": self.id,
             **msgspec.to_builtins(self.meta),
             "params": self.meta.parameters,
             "loss_report": msgspec.to_builtins(self.loss_report.entries),
         }
+        return record if self.window_change is None else {**record, "window_change": self.window_change}
+
+    def to_record(self) -> dict[str, Any]:
+        """Return the call as plain values."""
+        record = self.raw_record()
         return record if self.window_change is None else {**record, "window_change": plain_values(self.window_change)}
-
-
-def raw_call_record(call: Call | UnreadableCall) -> dict[str, Any]:
-    """Return a call as `to_record` does, with content as raw JSON text: `msgspec.json.encode` takes that."""
-    record = call.to_record()
-    if isinstance(call, Call) and call.window_change is not None:
-        record["window_change"] = call.window_change
-    return record
 
 
 class UnreadableCall(Struct, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from turnlog.agent.events import (
     raw_event_record,
 )
 from turnlog.agent.progress import Progress
-from turnlog.agent.result import RunResult, raw_result_record
+from turnlog.agent.result import RunResult
 from turnlog.cli.first_sign import is_first_sign_shown
 from turnlog.cli.json_text import on_one_line
 from turnlog.cli.output import write_json
@@ -227,7 +227,7 @@ class Live:
     def show_end(self, result: RunResult) -> None:
         """Show what the run came to: its head, and what it took."""
         if self.json:
-            self._write_json("result", raw_result_record(result))
+            self._write_json("result", result.raw_record())
             return
         self.end_line()
         if self._value and result.stopped == "done":

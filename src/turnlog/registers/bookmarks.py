@@ -50,6 +50,7 @@ class Bookmarks:
             SecretError: a redaction hook finds something in it.
             RedactionError: a redaction hook failed.
         """
+        self._store.check_open()
         check_bookmark_name(name)
         self._redaction.refuse(BOOKMARK, {"bookmark": name})
 

@@ -8,7 +8,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from turnlog.calls import Call, RequestCheck, UnreadableCall
-from turnlog.calls.values import raw_call_record
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import EXIT_DAMAGE, EXIT_OTHER_VERSION
 from turnlog.cli.options import COMMON, Common
@@ -40,7 +39,7 @@ def request(
             for event in log.calls.events(call):
                 binary_output().write(event + b"\n")
         elif common.json:
-            write_json(raw_call_record(log.calls.get(call)))
+            write_json(log.calls.get(call).raw_record())
         else:
             binary_output().write(log.calls.request(call))
 
@@ -70,7 +69,7 @@ def replay(
         if not check:
             calls = log.calls.of(headish)
             if common.json:
-                write_json_lines(raw_call_record(call) for call in calls)
+                write_json_lines(call.raw_record() if isinstance(call, Call) else call.to_record() for call in calls)
                 return 0
             Screen.of_stdout().table([_row(call) for call in calls])
             _say_if_none(len(calls), headish)
