@@ -71,6 +71,20 @@ def test_a_thread_of_system_turns_alone_is_not_sent(turnlog: Command) -> None:
         assert log.calls.of("main") == []
 
 
+def test_a_thread_of_which_nothing_is_sent_says_what_is_left_out(turnlog: Command) -> None:
+    """There is a turn to answer, and the wire takes none of it: the first of what it does not take is named."""
+    with TurnLog.open(turnlog.url) as log:
+        turn = log.add_turn([{"type": "tool_result", "tool_use_id": "q", "content": "late"}], bookmark="main")
+        said = turnlog.refused(
+            "run", "-c", "main", "--provider", "anthropic", "--model", "m", ANTHROPIC_API_KEY="sk-ant-of-a-test1"
+        )
+        assert said == (
+            "there is nothing to ask: to anthropic the thread has no message that it takes: "
+            f"content[0] of turn {turn.id!r} is left out (there is no call 'q' that it answers)"
+        )
+        assert log.calls.of("main") == []
+
+
 def test_run_says_which_turn_its_new_bookmark_hides(turnlog: Command, server: WireServer) -> None:
     """Also where the call fails: the question is recorded, and has moved the bookmark."""
     first = turnlog.ok("add", "one", "-b", "ferry", "--json").json["id"]

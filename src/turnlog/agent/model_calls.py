@@ -25,7 +25,7 @@ from turnlog.agent.run_log import RunLog
 from turnlog.agent.target import Named, Target
 from turnlog.errors import ErasedSinceError, RunError
 from turnlog.events import Recorded
-from turnlog.model import CallError, ContextWindow, Delta, Options, Response, Tool, Usage
+from turnlog.model import CallError, ContextWindow, Delta, LossReport, Options, Response, Tool, Usage
 from turnlog.model.api_keys import stands_out
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
 from turnlog.providers.tool_choice import unforced
@@ -153,13 +153,7 @@ class ModelCalls:
             window, change = await self._log.executors.run_read(self._reading.to_ask, window, wanted, given.tools)
             request = await self._log.executors.run_read(prepare, window)
             if not request.messages:  # which no API takes
-                whose, advice = "the thread", "give content too"
-                if not is_own:
-                    whose, advice = "the window that on_window returned", "keep what is asked, and calls with results"
-                raise RunError(
-                    f"there is nothing to ask: to {target.adapter.name} {whose} has no message beside system turns: "
-                    f"{advice}"
-                )
+                raise _nothing_to_ask(target.adapter.name, request.loss_report, is_own=is_own)
             del window, wanted  # as large as the request
             try:
                 call = await self._recording.call(request, servers=tools.servers, change=change)
@@ -256,3 +250,20 @@ def _cause(error: BaseException) -> CallError:
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return CallError(message="cancelled")
     return CallError(message=f"broken off by {type(error).__name__}: {error}")
+
+
+def _nothing_to_ask(adapter: str, losses: LossReport, *, is_own: bool) -> RunError:
+    """Return the error of a request without messages, with what of the window it does not carry, where there is such.
+
+    Args:
+        adapter: whose request it is.
+        losses: what it does not carry.
+        is_own: whether the window is that of the turn, and not one that `on_window` has returned.
+    """
+    whose = "the thread" if is_own else "the window that on_window returned"
+    said = f"there is nothing to ask: to {adapter} {whose}"
+    if (lost := next((entry for entry in losses.entries if entry.kind == "dropped"), None)) is not None:
+        index = "" if lost.index is None else f"content[{lost.index}] of "
+        return RunError(f"{said} has no message that it takes: {index}turn {lost.turn!r} is left out ({lost.why})")
+    advice = "give content too" if is_own else "keep what is asked, and calls with results"
+    return RunError(f"{said} has no message beside system turns: {advice}")
