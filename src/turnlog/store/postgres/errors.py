@@ -46,6 +46,28 @@ _TOO_LONG = ("25P03", "25P04")
 _NO_MORE = ("too many connections", "too many clients", "connection slots are reserved")
 """What a server without room says where it takes no connection: psycopg gives no state then."""
 
+_HOST_NAME = "write the host in its URL as the server's certificate has it"
+_OWN_CERTIFICATE = (
+    "sslcert=… and sslkey=… in its URL name a certificate that the server takes for this role, and its key"
+)
+_CERTIFICATES = {
+    "private key file": "sslkey=… in its URL names the key of the certificate that sslcert=… names, in a file that "
+    "only its owner may read (chmod 600)",
+    "does not match host name": _HOST_NAME,
+    "for a verified SSL connection": _HOST_NAME,
+    "root certificate": "sslrootcert=… in its URL names the file of the authority that the server's certificate is of",
+    "certificate verify failed": "the server is to show a certificate that is valid now, of an authority in the file "
+    "that sslrootcert=… in its URL names",
+    "certificate file": _OWN_CERTIFICATE,
+    "client certificate": _OWN_CERTIFICATE,
+    "certificate authentication": _OWN_CERTIFICATE,
+    "alert certificate": _OWN_CERTIFICATE,
+    "alert bad certificate": _OWN_CERTIFICATE,
+    "alert unsupported certificate": _OWN_CERTIFICATE,
+    "alert unknown ca": _OWN_CERTIFICATE,
+}
+"""What to do about what libpq or a server says of certificates and keys, by what that has in it: the first."""
+
 _REFUSED = (
     "authentication failed",
     "no password supplied",
@@ -56,8 +78,7 @@ _REFUSED = (
     "failed to resolve host",
     "could not translate host name",
     "SSL was required",
-    "certificate verify failed",
-    "root certificate",
+    *_CERTIFICATES,
 )
 """What is said of a connection that does not come by waiting. psycopg gives no state then."""
 
@@ -79,6 +100,7 @@ _OTHER_KIND = ("server is not in hot standby mode", "session is not read-only")
 """What is said of a server that was to be a standby (libpq, `target_session_attrs`), which it may become."""
 
 _ADVICE = {
+    **_CERTIFICATES,
     "no password supplied": "give the password in ~/.pgpass, in a service file, or in PGPASSWORD",
     "server does not support SSL": "turn SSL on there, or ask for less with sslmode=… in its URL",
 }
@@ -98,6 +120,9 @@ _NO_PRIMARY = ("session is read-only", "server is in hot standby mode")
 
 _EACH = re.compile(r"^- host: '(.*)', port: '(.*)', hostaddr: .*?: (?:connection failed: )?(.*)$", re.MULTILINE)
 """What psycopg says of each server of a URL, where none took the connection."""
+
+_WHERE = re.compile(r"^(?:connection [\w ]+: )?(?:connection to server .*? failed: )?")
+"""What psycopg and libpq say before the reason why a connection is not there."""
 
 _ROLES = {
     "due to statement timeout": "statement_timeout",
@@ -170,7 +195,7 @@ def _failures(error: BaseException) -> list[str]:
 
 
 def _reason(said: str) -> str:
-    return said.rpartition(" failed: ")[2] or said
+    return _WHERE.sub("", said, count=1)
 
 
 def is_refused(error: BaseException) -> bool:
