@@ -304,6 +304,28 @@ def test_a_reader_by_other_grants_is_told_of_turnlogs_own(roles: Roles) -> None:
                     read()
 
 
+@pytest.mark.parametrize("table", ["log_order", "stored_events", "store_state", "bookmarks"])
+def test_role_that_rows_are_hidden_from_is_told_so(roles: Roles, table: str) -> None:
+    """It would take for the whole log what it sees of it. Who sees all may read."""
+    role = granted(roles, "read")
+    roles.run("ALTER TABLE {}.{} ENABLE ROW LEVEL SECURITY", "turnlog", table)
+    with pytest.raises(
+        StoreOpenError,
+        match=rf"cannot be read whole: row-level security can hide rows of '{table}' from role '{role}', "
+        rf'ALTER TABLE "turnlog"."{table}" DISABLE ROW LEVEL SECURITY or give the role BYPASSRLS$',
+    ):
+        open_as(roles, role)
+    with TurnLog.open(roles.url) as owner:
+        assert owner.turn("main")
+    roles.run("ALTER ROLE {} BYPASSRLS", role)
+    with open_as(roles, role) as reader:
+        assert reader.turn("main")
+    roles.run("ALTER ROLE {} NOBYPASSRLS", role)
+    roles.run("ALTER TABLE {}.{} DISABLE ROW LEVEL SECURITY", "turnlog", table)
+    with open_as(roles, role) as reader:
+        assert reader.turn("main")
+
+
 def test_role_that_loses_its_rights_meanwhile_is_told_so(roles: Roles) -> None:
     """What it does not see any more is not taken for damage, which it is where the role may look."""
     names = {may: granted(roles, may) for may in ("read", "write")}

@@ -44,7 +44,12 @@ _MAY_LOOK = "SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE n
 _RESTRICTED = "restrict_nonsystem_relation_kind"
 """A setting that takes views away (from PostgreSQL 12.20, 13.16, 14.13, 15.8, 16.4 and 17 on)."""
 
-_MAY_READ = f"SELECT has_schema_privilege(%s, 'USAGE'), current_setting('{_RESTRICTED}', true)"
+_MAY_READ = f"""\
+SELECT has_schema_privilege(%s, 'USAGE'), current_setting('{_RESTRICTED}', true), current_user,
+  (SELECT min(c.relname::text) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = ANY(%s) AND row_security_active(c.oid))"""
+"""Tells also of a table whose rows the role may not see all."""
+
 _EVENTS_ARE_THERE = "SELECT to_regclass('stored_events') IS NOT NULL"
 
 _NOBODY_ELSE = "LOCK TABLE log_gate IN EXCLUSIVE MODE"
@@ -177,16 +182,23 @@ def check_version(connection: Connection, address: Address, tables: Sequence[str
         tables: the tables that the log can have.
 
     Raises:
-        StoreOpenError: it was made by a newer one, or the role has no rights, or not all that a reader needs.
+        StoreOpenError: it was made by a newer one, or the role has no rights, or not all that a reader needs, or does
+            not see all rows of a table.
         CorruptionError: its tables do not say.
     """
-    may_look, restricted = row(connection, _MAY_READ, address.schema)
+    may_look, restricted, role, hiding = row(connection, _MAY_READ, address.schema, address.schema, [*tables])
     if not may_look:
         raise _no_rights(connection, address)
     if "view" in (restricted or ""):
         raise StoreOpenError(
             f"store {address.place!r} cannot be read: a setting of the role, its database or the connection keeps its "
             f"views from being read, RESET {_RESTRICTED} there"
+        )
+    if hiding:
+        table = sql.Identifier(address.schema, hiding).as_string(connection)
+        raise StoreOpenError(
+            f"store {address.place!r} cannot be read whole: row-level security can hide rows of {hiding!r} from role "
+            f"{role!r}, ALTER TABLE {table} DISABLE ROW LEVEL SECURITY or give the role BYPASSRLS"
         )
     if not row(connection, _EVENTS_ARE_THERE)[0]:
         raise CorruptionError(f"store {address.place!r} has lost its table of events: restore a backup")
