@@ -1,5 +1,6 @@
 """Looking at the tables of a PostgreSQL store: what was made is signed, and a standby compares with that."""
 
+from typing import LiteralString
 from urllib.parse import quote
 
 import psycopg
@@ -9,6 +10,7 @@ from tests.servers.postgres import PostgresServer
 
 from turnlog import TurnLog
 from turnlog.audit.notes import Signer
+from turnlog.errors import SchemaError
 from turnlog.store.postgres import PostgresStore, is_log_there
 
 SIGNED = "SELECT signature = turnlog.log_signature() FROM turnlog.store_state"
@@ -80,8 +82,48 @@ def test_a_schema_can_have_any_name(kept_postgres_url: str, schema: str) -> None
         assert log.store.check_schema() == [
             f"the store's schema: {flaw}"
             for flaw in (
-                "function 'log_other' is none of turnlog's",
+                "function 'log_other' is none of turnlog's, and must be dropped",
                 "function 'log_settle' is missing",
                 "trigger 'stored_events.stored_events_no_update' is not what it should be",
             )
         ]
+
+
+@pytest.mark.parametrize(
+    ("made", "dropped", "flaw"),
+    [
+        (
+            "CREATE INDEX mine ON turnlog.log_order (order_key, global_position)",
+            "DROP INDEX turnlog.mine",
+            "index 'mine'",
+        ),
+        (
+            "ALTER TABLE turnlog.log_order ADD COLUMN mine text",
+            "ALTER TABLE turnlog.log_order DROP COLUMN mine",
+            "column 'log_order.mine'",
+        ),
+        (
+            "CREATE TRIGGER mine BEFORE UPDATE ON turnlog.bookmarks FOR EACH ROW"
+            " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+            "DROP TRIGGER mine ON turnlog.bookmarks",
+            "trigger 'bookmarks.mine'",
+        ),
+    ],
+)
+def test_what_others_made_of_a_table_is_to_be_dropped(
+    kept_postgres_url: str, made: LiteralString, dropped: LiteralString, flaw: str
+) -> None:
+    """Who opens the log appends nothing while it is there: it is said that it must go, and then all is as before."""
+    with TurnLog.open(kept_postgres_url) as log:
+        log.add_turn("hello", bookmark="main")
+    with psycopg.connect(kept_postgres_url) as connection:
+        connection.execute(made)
+    with TurnLog.open(kept_postgres_url) as log:
+        assert isinstance(log.store, PostgresStore)
+        with pytest.raises(SchemaError, match="run `turnlog verify`"):
+            log.add_turn("more", continues="main")
+        assert log.store.check_schema() == [f"the store's schema: {flaw} is none of turnlog's, and must be dropped"]
+        with psycopg.connect(kept_postgres_url) as connection:
+            connection.execute(dropped)
+        log.add_turn("more", continues="main")
+        assert log.store.check_schema() == []

@@ -97,7 +97,11 @@ def schema_flaws(
         for (kind, name), what in actual.items()
         if (kind, name) in expected and expected[kind, name] != what
     ]
-    flaws += [f"{kind} {name!r} is none of turnlog's" for kind, name in actual if (kind, name) not in expected]
+    flaws += [
+        f"{kind} {name!r} is none of turnlog's, and must be dropped"
+        for kind, name in actual
+        if (kind, name) not in expected
+    ]
     return sorted(flaws)
 
 

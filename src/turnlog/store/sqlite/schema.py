@@ -126,7 +126,7 @@ def schema_flaws(
     ]
     tables = {row[2] for row in expected.values()}
     flaws += [
-        f"{kind} {name!r} on table {table!r} is none of turnlog's"
+        f"{kind} {name!r} on table {table!r} is none of turnlog's, and must be dropped"
         for kind, name, table, _ in found.values()
         if name not in expected and (kind == "trigger" or (table in tables and kind != "table"))
     ]

@@ -82,16 +82,19 @@ _SWALLOW = "CREATE TRIGGER {name} BEFORE INSERT ON {table} BEGIN SELECT RAISE(IG
         (["DROP TABLE store_projections"], ["table 'store_projections' is missing"]),
         (
             [_SWALLOW.format(name="quiet", table="stored_events")],
-            ["trigger 'quiet' on table 'stored_events' is none of turnlog's"],
+            ["trigger 'quiet' on table 'stored_events' is none of turnlog's, and must be dropped"],
         ),
-        ([_SWALLOW.format(name="quiet", table="tally")], ["trigger 'quiet' on table 'tally' is none of turnlog's"]),
+        (
+            [_SWALLOW.format(name="quiet", table="tally")],
+            ["trigger 'quiet' on table 'tally' is none of turnlog's, and must be dropped"],
+        ),
         (
             ["CREATE TABLE notes (a)", _SWALLOW.format(name="quiet", table="notes")],
-            ["trigger 'quiet' on table 'notes' is none of turnlog's"],
+            ["trigger 'quiet' on table 'notes' is none of turnlog's, and must be dropped"],
         ),
         (
             ["CREATE VIEW v AS SELECT * FROM tally", "CREATE TRIGGER t INSTEAD OF INSERT ON v BEGIN SELECT 1; END"],
-            ["trigger 't' on table 'v' is none of turnlog's"],
+            ["trigger 't' on table 'v' is none of turnlog's, and must be dropped"],
         ),
         (
             ["DROP TRIGGER stored_events_no_delete", _SWALLOW.format(name="stored_events_no_delete", table="tally")],
@@ -103,7 +106,7 @@ _SWALLOW = "CREATE TRIGGER {name} BEFORE INSERT ON {table} BEGIN SELECT RAISE(IG
         ),
         (
             ["CREATE UNIQUE INDEX once ON stored_events (topic)"],
-            ["index 'once' on table 'stored_events' is none of turnlog's"],
+            ["index 'once' on table 'stored_events' is none of turnlog's, and must be dropped"],
         ),
         (["ALTER TABLE tally ADD COLUMN more"], ["table 'tally' is not what it should be"]),
         (
