@@ -614,10 +614,9 @@ class TurnLog:
     ) -> list[Turn]:
         """Return the turns that were recorded last, in global order; all of them where there are no more than `limit`.
 
-        The log is read from its end, as far as it takes to find so many. Of a thread, the last turn of each of its
-        branches is read too. Of a long log the turns of a time, and those of a role or model that are not among the
-        last ones, are found by a projection, `listings`, which is brought up to date; where it cannot be, all turns are
-        looked at.
+        The log, or the branches of a thread, are read from their ends, as far as it takes to find so many. Of a long
+        log the turns of a time, and those of a role or model that are not among the last ones, are found by a
+        projection, `listings`, which is brought up to date; where it cannot be, all turns are looked at.
 
         Args:
             limit: how many; None for all.

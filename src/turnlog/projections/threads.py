@@ -6,8 +6,9 @@ from it. Of each stream a thread has all turns from some position on: a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from heapq import merge
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 
 from msgspec import Struct
@@ -15,8 +16,8 @@ from msgspec import Struct
 from turnlog.events import TURN, Recorded, turn_meta
 from turnlog.events.times import said_at
 from turnlog.projections.bookmarks import all_bookmarks
-from turnlog.projections.turns import ANYWHERE, Link, find_links, is_leaf, stream_backwards, turns_within
-from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
+from turnlog.projections.turns import ANYWHERE, Link, find_links, links_from, links_to, stream_backwards, turns_within
+from turnlog.store import FoldTransaction, Located, ReadTransaction, SQLTransaction, SyncProjection
 
 POSITION_MAX = (1 << 63) - 1
 """No position in a stream is above it."""
@@ -68,37 +69,44 @@ class ThreadIndex(SyncProjection):
             transaction.run("INSERT INTO threads VALUES (?)", (header.id,))
 
 
-_Links = Callable[[str, int], Iterable[Link]]
-"""Finds what continues a stream from a position on."""
+def _runs(roots: Iterable[str], links_of: Callable[[Collection[str]], Iterable[Link]]) -> dict[str, int]:
+    """Return the streams that grow from roots, each with the first position that does.
 
-
-def _runs(roots: Iterable[str], links_from: _Links) -> dict[str, int]:
-    """Return the streams that grow from roots, each with the first position that does."""
+    Args:
+        roots: ids of roots.
+        links_of: finds what continues streams.
+    """
     runs = dict.fromkeys(roots, 0)
-    waiting = list(runs)
+    waiting = set(runs)
     while waiting:
-        stream = waiting.pop()
-        for link in links_from(stream, runs[stream]):
-            if link.child_position < runs.get(link.child_stream, POSITION_MAX):
+        links = links_of(waiting)
+        waiting = set[str]()
+        for link in links:
+            first = runs.get(link.child_stream, POSITION_MAX)
+            if link.parent_position >= runs[link.parent_stream] and link.child_position < first:
                 runs[link.child_stream] = link.child_position
-                waiting.append(link.child_stream)
+                waiting.add(link.child_stream)
     return runs
 
 
 def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[str]:
     """Return the ids of the threads that the turn at a position of a stream belongs to, sorted."""
-    reached = {stream: position}
-    waiting = [stream]
+    return _threads_at(transaction, {stream: position})
+
+
+def _threads_at(transaction: SQLTransaction, places: Mapping[str, int]) -> list[str]:
+    """Return the ids of the threads that turns belong to, each up to a position of a stream, sorted."""
+    reached = dict(places)
+    waiting = set(reached)
     roots: set[str] = set()
     while waiting:
-        below = waiting.pop()
-        links = find_links(transaction, "child_stream = ? AND child_position <= ?", below, reached[below])
-        if all(link.child_position > 0 for link in links):
-            roots.add(below)
+        links = [link for link in links_to(transaction, waiting) if link.child_position <= reached[link.child_stream]]
+        roots |= waiting - {link.child_stream for link in links if link.child_position == 0}
+        waiting = set[str]()
         for link in links:
             if link.parent_position > reached.get(link.parent_stream, -1):
                 reached[link.parent_stream] = link.parent_position
-                waiting.append(link.parent_stream)
+                waiting.add(link.parent_stream)
     return sorted(roots)
 
 
@@ -143,7 +151,7 @@ def latest_threads(
         every = threads.others()
     found = filter(among, every)
     if fits is not None:
-        looked_at = _Fitting(transaction, threads.ends, fits, turns_max)
+        looked_at = _Fitting(transaction, threads, fits, turns_max)
         found = (thread for thread in found if any(looked_at.is_in(*run) for run in threads.runs(thread.id).items()))
     return list(islice(found, limit))[::-1]
 
@@ -156,25 +164,42 @@ class TooManyTurnsError(Exception):
     """More turns would have to be read than was said."""
 
 
-class _Threads:
-    """The threads of a snapshot, the one with the latest activity first. None is made twice.
-
-    Attributes:
-        ends: the last turns of their streams.
-    """
+class _Links:
+    """What continues streams, but for what is not in the log of the snapshot yet; read once for each."""
 
     def __init__(self, transaction: ReadTransaction) -> None:
         self._transaction = transaction
-        self.ends = _Ends(transaction)
+        self._hidden = set(transaction.unsettled().values())
+        self._by_stream: dict[str, list[Link]] = {}
+        self._has_all = False
+
+    def of(self, streams: Collection[str]) -> Iterator[Link]:
+        """Iterate over what continues the turns of some streams."""
+        new = [] if self._has_all else [stream for stream in streams if stream not in self._by_stream]
+        self._by_stream |= {stream: [] for stream in new}
+        self._take(links_from(self._transaction, new))
+        return chain.from_iterable(self._by_stream.get(stream, ()) for stream in streams)
+
+    def read_all(self) -> None:
+        """Read what continues any stream."""
+        self._by_stream = {}
+        self._take(find_links(self._transaction, "TRUE"))
+        self._has_all = True
+
+    def _take(self, links: Iterable[Link]) -> None:
+        for link in links:
+            if (link.child_stream, link.child_position) not in self._hidden:
+                self._by_stream.setdefault(link.parent_stream, []).append(link)
+
+
+class _Threads:
+    """The threads of a snapshot, the one with the latest activity first. None is made twice."""
+
+    def __init__(self, transaction: ReadTransaction) -> None:
+        self._transaction = transaction
         self._unsettled = transaction.unsettled()
-        self._hidden = set(self._unsettled.values())
-        self._names: dict[str, list[tuple[int, str]]] = {}
-        """Position and name of each bookmark, by stream."""
-        for bookmark in all_bookmarks(transaction):
-            if (place := transaction.place(bookmark.turn)) is not None:
-                self._names.setdefault(place[0], []).append((place[1], bookmark.name))
-        self._links: dict[str, list[Link]] | None = None
-        """What continues each stream, once it was read for all."""
+        self._links = _Links(transaction)
+        self._ends: dict[str, Located] = {}
         self._seen: set[str] = set()
 
     def at(
@@ -204,33 +229,39 @@ class _Threads:
         ids = [thread for (thread,) in rows if thread not in self._seen and thread not in self._unsettled]
         if not ids:
             return
-        self._links = {}
-        for link in find_links(self._transaction, "TRUE"):
-            self._links.setdefault(link.parent_stream, []).append(link)
-        yield from _latest_first(map(self._thread, ids))
+        self._links.read_all()
+        yield from self._latest_of(ids)
 
     def runs(self, thread: str) -> dict[str, int]:
         """Return the streams of a thread, each with the first position that is of it."""
-        return _runs([thread], self._links_from)
+        return _runs([thread], self._links.of)
 
-    def _links_from(self, stream: str, position: int) -> Iterator[Link]:
-        if self._links is None:
-            links = find_links(self._transaction, "parent_stream = ? AND parent_position >= ?", stream, position)
-        else:
-            links = [link for link in self._links.get(stream, ()) if link.parent_position >= position]
-        return (link for link in links if (link.child_stream, link.child_position) not in self._hidden)
+    def end(self, stream: str) -> Located:
+        """Return where the last turn of a stream is."""
+        self._find_ends([stream])
+        return self._ends[stream]
+
+    def _find_ends(self, streams: Iterable[str]) -> None:
+        """Look up where the last turns of some streams are, of each once."""
+        self._ends |= self._transaction.stream_ends([stream for stream in streams if stream not in self._ends])
+
+    def _latest_of(self, ids: Sequence[str]) -> Iterator[Thread]:
+        """Iterate over some threads. What is asked about each is asked for all of them at once."""
+        self._find_ends(_runs(ids, self._links.of))
+        return _latest_first(map(self._thread, ids))
 
     def _thread(self, thread: str) -> Thread:
         runs = self.runs(thread)
-        root = self._transaction.event(thread)
-        tips = sorted((self.ends[stream] for stream in runs), key=lambda end: end[0].global_position)
-        last = tips[-1][0]
+        self._find_ends(runs)
+        tips = sorted((self._ends[stream] for stream in runs), key=lambda tip: tip.global_position)
+        continued = {(link.parent_stream, link.parent_position) for link in self._links.of(runs)}
+        last = _turn_at(self._transaction, tips[-1])
         return Thread(
             id=thread,
-            turns=sum(tip.header.position - runs[tip.header.stream] + 1 for tip, _ in tips),
-            heads=tuple(tip.header.id for tip, leaf in tips if leaf),
+            turns=sum(tip.position - runs[tip.stream] + 1 for tip in tips),
+            heads=tuple(tip.event_id for tip in tips if (tip.stream, tip.position) not in continued),
             bookmarks=tuple(sorted(self._names_in(runs))),
-            started=_said_at(root or last),
+            started=_said_at(self._transaction.event(thread) or last),
             last=_said_at(last),
             last_position=last.global_position,
         )
@@ -239,15 +270,26 @@ class _Threads:
         for stream, first in runs.items():
             yield from (name for position, name in self._names.get(stream, ()) if position >= first)
 
+    @cached_property
+    def _names(self) -> dict[str, list[tuple[int, str]]]:
+        """Position and name of each bookmark, by stream."""
+        bookmarks = all_bookmarks(self._transaction)
+        located = self._transaction.located({bookmark.turn for bookmark in bookmarks})
+        names: dict[str, list[tuple[int, str]]] = {}
+        for bookmark in bookmarks:
+            if (at := located.get(bookmark.turn)) is not None:
+                names.setdefault(at.stream, []).append((at.position, bookmark.name))
+        return names
+
 
 class _Fitting:
     """The last turn of each stream of which something is true. No turn is read twice, and no more than so many."""
 
     def __init__(
-        self, transaction: ReadTransaction, ends: _Ends, fits: Callable[[Recorded], bool], turns_max: int | None
+        self, transaction: ReadTransaction, threads: _Threads, fits: Callable[[Recorded], bool], turns_max: int | None
     ) -> None:
         self._transaction = transaction
-        self._ends = ends
+        self._threads = threads
         self._fits = fits
         self._left = turns_max
         self._found: dict[str, int] = {}
@@ -260,11 +302,8 @@ class _Fitting:
         return self._found.get(stream, -1) >= first
 
     def _look(self, stream: str, first: int) -> None:
-        if stream in self._read:
-            turns = stream_backwards(self._transaction, stream, self._read[stream] - 1, first)
-        else:
-            turns = _backwards(self._transaction, self._ends[stream][0], first)
-        for turn in turns:
+        last = self._read[stream] - 1 if stream in self._read else self._threads.end(stream).position
+        for turn in stream_backwards(self._transaction, stream, last, first):
             if self._left is not None:
                 self._left -= 1
                 if self._left < 0:
@@ -275,17 +314,9 @@ class _Fitting:
         self._read[stream] = first
 
 
-class _Ends(dict[str, tuple[Recorded, bool]]):
-    """The last turn of each stream, and whether nothing continues it; read once."""
-
-    def __init__(self, transaction: ReadTransaction) -> None:
-        super().__init__()
-        self._transaction = transaction
-
-    def __missing__(self, stream: str) -> tuple[Recorded, bool]:
-        tip = self._transaction.stream_end(stream)
-        self[stream] = tip, is_leaf(self._transaction, stream, tip.header.position)
-        return self[stream]
+def _turn_at(transaction: ReadTransaction, at: Located) -> Recorded:
+    [turn] = stream_backwards(transaction, at.stream, at.position, at.position)
+    return turn
 
 
 def _said_at(turn: Recorded) -> str:
@@ -305,10 +336,7 @@ def count_threads(transaction: ReadTransaction) -> int:
 def thread_runs(transaction: ReadTransaction, stream: str, position: int) -> dict[str, int]:
     """Return the streams of the threads that the turn at a position belongs to, each from where on it is of them."""
 
-    def links_from(run: str, first: int) -> Iterable[Link]:
-        return find_links(transaction, "parent_stream = ? AND parent_position >= ?", run, first)
-
-    return _runs(threads_of(transaction, stream, position), links_from)
+    return _runs(threads_of(transaction, stream, position), partial(links_from, transaction))
 
 
 def thread_turns(transaction: ReadTransaction, stream: str, position: int) -> list[Recorded]:
@@ -321,21 +349,26 @@ def thread_turns(transaction: ReadTransaction, stream: str, position: int) -> li
 def thread_size(transaction: ReadTransaction, stream: str, position: int) -> int:
     """Return the number of turns of the threads that the turn at a position of a stream belongs to."""
     runs = settled_runs(transaction, stream, position)
-    return sum(transaction.stream_end(run).header.position - first + 1 for run, first in runs.items())
+    return sum(end.position - runs[run] + 1 for run, end in transaction.stream_ends(runs).items())
 
 
 def turns_backwards(transaction: ReadTransaction, stream: str, position: int) -> Iterator[Recorded]:
     """Iterate over the turns of the threads that the turn at a position of a stream belongs to, the last one first.
 
-    Of each of their streams the last turn is read at once, and of the others not many more than are asked for.
+    Not many more are read than are asked for: of streams that none is asked for of, none.
     """
     runs = settled_runs(transaction, stream, position)
-    found = (_backwards(transaction, transaction.stream_end(run), first) for run, first in runs.items())
-    return merge(*found, key=lambda turn: -turn.global_position)
-
-
-def _backwards(transaction: ReadTransaction, end: Recorded, first: int) -> Iterator[Recorded]:
-    return chain((end,), stream_backwards(transaction, end.header.stream, end.header.position - 1, first))
+    ends = transaction.stream_ends(runs)
+    turns = {run: stream_backwards(transaction, run, end.position, runs[run]) for run, end in ends.items()}
+    waiting = [(-end.global_position, run) for run, end in ends.items()]
+    heapify(waiting)
+    ahead: dict[str, Recorded] = {}
+    while waiting:
+        _, run = heappop(waiting)
+        yield ahead.pop(run, None) or next(turns[run])
+        if (turn := next(turns[run], None)) is not None:
+            ahead[run] = turn
+            heappush(waiting, (-turn.global_position, run))
 
 
 def all_runs(transaction: ReadTransaction) -> dict[str, int]:

@@ -6,7 +6,7 @@ forks and of the further parents of merges. An append to the end of a thread wri
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import TURN, Recorded
 from turnlog.events.form import gap
 from turnlog.store import FoldTransaction, ReadTransaction, SQLTransaction, SyncProjection
+from turnlog.store.rows import parts_of
 
 AFTER_ALL = (1 << 63) - 1
 """A global position behind all that there are."""
@@ -77,6 +78,21 @@ def find_links(transaction: SQLTransaction, where: str, *parameters: object) -> 
         raise CorruptionError(f"the turn index is damaged ({error}): run `turnlog verify`") from error
 
 
+def links_from(transaction: SQLTransaction, streams: Collection[str]) -> Iterator[Link]:
+    """Iterate over what continues the turns of some streams."""
+    return _links_of(transaction, "parent_stream", streams)
+
+
+def links_to(transaction: SQLTransaction, streams: Collection[str]) -> Iterator[Link]:
+    """Iterate over what the turns of some streams continue."""
+    return _links_of(transaction, "child_stream", streams)
+
+
+def _links_of(transaction: SQLTransaction, column: str, streams: Collection[str]) -> Iterator[Link]:
+    for part in parts_of(streams):
+        yield from find_links(transaction, f"{column} IN ({', '.join('?' * len(part))})", *part)
+
+
 class Children:
     """The turns that continue a turn, in global order: how many there are, and one after the other from the last."""
 
@@ -107,18 +123,6 @@ class Children:
 def children(transaction: ReadTransaction, parent: Recorded) -> list[Recorded]:
     """Return the turns that continue a turn, in global order."""
     return [*Children(transaction, parent).backwards()][::-1]
-
-
-def is_leaf(transaction: ReadTransaction, stream: str, position: int) -> bool:
-    """Tell whether no turn continues the one at a position of a stream."""
-    if transaction.at(stream, position + 1) is not None:
-        return False
-    condition = "parent_stream = ? AND parent_position = ?"
-    if not find_links(transaction, f"{condition} LIMIT 1", stream, position):
-        return True
-    hidden = transaction.unsettled().values()
-    links = find_links(transaction, condition, stream, position) if hidden else ()
-    return bool(hidden) and all((link.child_stream, link.child_position) in hidden for link in links)
 
 
 def turns_within(transaction: ReadTransaction, spans: Sequence[range]) -> Iterator[Recorded]:

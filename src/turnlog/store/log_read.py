@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import ClassVar, cast
+
+import msgspec
 
 from turnlog.errors import CorruptionError
 from turnlog.events import FREQUENT_TOPICS, SEAL, Arrival, Event, Recorded, Seals, unreadable
@@ -22,6 +23,7 @@ from turnlog.store.rows import (
     at_place,
     misplaced,
     of_topic,
+    parts_of,
     recorded_of,
     recorded_page,
 )
@@ -34,23 +36,29 @@ _PAGE_EVENTS = 1000
 _FIRST_PAGE_EVENTS = 16
 """Who reads backwards may want few events: pages double from here."""
 
-_NAMES_AT_ONCE = 500
-"""Ids, or streams, that one statement asks for."""
-
 _BEHIND_Z = "{"
 """The character that follows the last one of an id."""
-
-
-def _parts(names: Collection[str]) -> Iterator[list[str]]:
-    """Iterate over names, some at a time."""
-    left = iter(names)
-    while part := [*islice(left, _NAMES_AT_ONCE)]:
-        yield part
 
 
 def _place(row: SQLRow) -> tuple[int, bytes | None]:
     """Return where and how the payload is kept of an event that `LogRead._run` has read."""
     return row[-3], row[-2]
+
+
+def _located(rows: list[SQLRow]) -> list[Located]:
+    """Return rows as such.
+
+    Raises:
+        CorruptionError: one has something else.
+    """
+    try:
+        return msgspec.convert(rows, list[Located])
+    except msgspec.ValidationError as error:
+        raise CorruptionError(f"the place of an event is damaged ({error}): run `turnlog verify`") from error
+
+
+def _no_end(stream: str) -> CorruptionError:
+    return CorruptionError(f"the end of stream {stream!r} cannot be found: run `turnlog verify`")
 
 
 class LogRead(ABC):
@@ -176,14 +184,13 @@ class LogRead(ABC):
     def located(self, event_ids: Collection[str]) -> dict[str, Located]:
         """Return where events are, by id, without the unknown ones. None of them is read."""
         found: dict[str, Located] = {}
-        for part in _parts(event_ids):
+        for part in parts_of(event_ids):
             rows = self.rows(
                 "SELECT event_id, originator_id, originator_version, notification_id"
                 f" FROM {self.EVENTS_NAMED} WHERE event_id IN ({', '.join('?' * len(part))})",
                 part,
             )
-            found |= {row[0]: Located._make(row) for row in rows}
-        return found
+            found |= {each.event_id: each for each in _located(rows)}
         return found
 
     def stream(self, stream: str, first: int, last: int) -> list[Recorded]:
@@ -203,9 +210,28 @@ class LogRead(ABC):
             (stream,),
         )
         if not rows:
-            raise CorruptionError(f"the end of stream {stream!r} cannot be found: run `turnlog verify`")
+            raise _no_end(stream)
         *columns, position = rows[0]
         return at_place(stream, position, self._recorded(*columns))
+
+    def stream_ends(self, streams: Collection[str]) -> dict[str, Located]:
+        """Return where the last events of streams are, by stream. None of them is read."""
+        found: dict[str, Located] = {}
+        for part in parts_of(streams):
+            # Streams come first in a cross join, so that no database walks through the log to find them.
+            rows = self.rows(
+                f"WITH asked (stream) AS (VALUES {', '.join(['(?)'] * len(part))})"
+                " SELECT event_id, originator_id, originator_version, notification_id"
+                f" FROM asked CROSS JOIN {self.EVENTS_NAMED} WHERE originator_id = stream AND originator_version ="
+                f" (SELECT other.originator_version FROM {self.EVENTS_NAMED} other WHERE other.originator_id = stream"
+                " ORDER BY other.originator_version DESC LIMIT 1)",
+                part,
+            )
+            ends = {each.stream: each for each in _located(rows)}
+            if missing := next((stream for stream in part if stream not in ends), None):
+                raise _no_end(missing)
+            found |= ends
+        return found
 
     def stream_payloads(self, stream: str, first: int, last: int) -> Iterator[tuple[Recorded, bytes | None]]:
         """Iterate over the same with each event's payload, checked against its hash; None where there is none."""
@@ -415,7 +441,7 @@ class LogRead(ABC):
     def count_in(self, streams: Collection[str]) -> int:
         """Return the number of events of some streams. None of them is read."""
         found = 0
-        for part in _parts(streams):
+        for part in parts_of(streams):
             marks = ", ".join("?" * len(part))
             [(count,)] = self.rows(f"SELECT COUNT(*) FROM {self.EVENTS} WHERE originator_id IN ({marks})", part)
             found += count

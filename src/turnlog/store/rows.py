@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -34,6 +35,10 @@ IN_FILES = "payload_placement IN (3, 4)"
 
 POSITION_MAX = (1 << 63) - 2
 """The last position in a stream that has one after it: SQLite's whole numbers have 64 bits."""
+
+
+_NAMES_AT_ONCE = 500
+"""Ids, or streams, that one statement asks for."""
 
 
 def recorded_of(
@@ -80,6 +85,13 @@ def recorded_page(seals: Seals | None, rows: Sequence[tuple[Any, ...]]) -> Itera
     return (
         recorded_of(seals, *_columns(row)) if found is None else found for row, found in zip(rows, page, strict=True)
     )
+
+
+def parts_of(names: Collection[str]) -> Iterator[list[str]]:
+    """Iterate over ids or streams, so many at a time as one statement asks for."""
+    left = iter(names)
+    while part := [*islice(left, _NAMES_AT_ONCE)]:
+        yield part
 
 
 def at_place(stream: str, position: int, recorded: Recorded) -> Recorded:

@@ -193,6 +193,14 @@ class ReadTransaction(FoldTransaction, Protocol):
         """
         ...
 
+    def stream_ends(self, streams: Collection[str]) -> dict[str, Located]:
+        """Return where the last events of streams are, by stream. None of them is read.
+
+        Raises:
+            CorruptionError: there is no such stream.
+        """
+        ...
+
     def stream_payloads(self, stream: str, first: int, last: int) -> Iterator[tuple[Recorded, bytes | None]]:
         """Iterate over the same with each event's payload, checked against its hash; None where there is none.
 

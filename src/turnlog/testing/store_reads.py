@@ -104,6 +104,19 @@ class StoreReads(StoreHarness):
             assert transaction.stream_end(one[0].header.stream) == one[0]
             assert transaction.stream_end(three[0].header.stream) == three[2]
 
+    def test_ends_of_streams_are_located(self, store: Store) -> None:
+        """Of any number of streams; one that there is none of is an error."""
+        runs = [append_run(store, 1) for _ in range(600)] + [append_run(store, 3)]
+        with store.read() as transaction:
+            assert transaction.stream_ends([]) == {}
+            found = transaction.stream_ends([run[0].header.stream for run in runs])
+            with pytest.raises(CorruptionError, match="the end of stream 'unknown' cannot be found"):
+                transaction.stream_ends([runs[0][0].header.stream, "unknown"])
+        assert found == {
+            end.header.stream: (end.header.id, end.header.stream, end.header.position, end.global_position)
+            for *_, end in runs
+        }
+
     def test_events_are_located_by_their_ids(self, store: Store) -> None:
         """Of any number of events; unknown ones are left out."""
         run = append_run(store, 1_200)

@@ -276,6 +276,26 @@ def test_threads_with_a_turn_are_looked_for_from_their_ends(log: TurnLog) -> Non
     assert len(seen) == len(set(seen)) == 605
 
 
+def test_ends_of_branches_are_found_without_reading_them(file_log: TurnLog, poke: Callable[..., None]) -> None:
+    """Of many branches, those are read that are asked for."""
+    root = file_log.add_turn("root").id
+    forks = [file_log.add_turn(str(number), continues=root, bookmark=False).id for number in range(600)]
+    last = file_log.add_turn("last", continues=forks[0], bookmark="last").id
+    poke(f"UPDATE stored_events SET state = X'00' WHERE event_id = '{forks[300]}'")
+    [thread] = file_log.threads()
+    assert (thread.turns, thread.heads, thread.bookmarks) == (602, (*forks[1:], last), ("last",))
+    assert [turn.id for turn in file_log.latest(3, root)] == [*forks[-2:], last]
+    assert file_log.turn_count(last) == 602
+
+
+def test_threads_of_a_damaged_end_are_refused(file_log: TurnLog, poke: Callable[..., None]) -> None:
+    """What says where it is must be a place."""
+    turn = file_log.add_turn("here")
+    poke(f"UPDATE stored_events SET originator_version = 'x' WHERE event_id = '{turn.id}'")
+    with pytest.raises(CorruptionError, match="the place of an event is damaged"):
+        file_log.threads()
+
+
 def test_the_latest_turns_of_a_stream_with_a_gap_are_refused(file_log: TurnLog, store_path: Path) -> None:
     """At once, wherever somebody says that its end is."""
     ids = [file_log.add_turn("root").id]
