@@ -10,6 +10,7 @@ from typing import Concatenate, ParamSpec
 import msgspec
 
 from turnlog.errors import InputError
+from turnlog.record.documents import check_documents
 from turnlog.record.drafts import TurnDraft, document_draft, turn_draft
 from turnlog.turn import Turn
 
@@ -50,6 +51,8 @@ class TurnGroup:
     add_document = _adds(document_draft)
 
     def _add(self, draft: TurnDraft) -> str:
+        if draft.meta.type != "document":
+            check_documents(draft.payload)
         turn = draft.id or self._new_id()
         with self._lock:
             if self._ended:

@@ -398,6 +398,8 @@ class TurnLog:
             subject=subject,
             **facts,
         )
+        if type(content) is not str:
+            record.check_documents(draft.payload)
         hooks = self._redaction if api_key is None else self._redaction.with_key(api_key, (draft.payload,))
         return self._record(draft, hooks)
 

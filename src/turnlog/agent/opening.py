@@ -15,6 +15,7 @@ from turnlog.agent.run_log import Content, RunLog
 from turnlog.errors import RunError
 from turnlog.ids import new_id
 from turnlog.model import Text, TurnMeta
+from turnlog.record.documents import check_documents
 from turnlog.record.drafts import TurnDraft, document_draft, turn_draft
 from turnlog.record.fields import check_bookmark, check_expected_head, check_subject, check_type
 from turnlog.record.media import check_media_type, media_type
@@ -102,6 +103,17 @@ class Opening(Struct, frozen=True, kw_only=True):
         return drafts
 
 
+def asked_draft(content: Content, inherited: Mapping[str, Any]) -> TurnDraft:
+    """Check what is asked, with the options that its turn sets.
+
+    Raises:
+        ContentError, MetaError, SecretError: it cannot be recorded.
+    """
+    draft = turn_draft(content, inherited=inherited or None)
+    check_documents(draft.payload)
+    return draft
+
+
 def record_opening(  # noqa: PLR0913 - what can be said of a turn
     log: RunLog,
     content: Content,
@@ -144,7 +156,7 @@ def record_opening(  # noqa: PLR0913 - what can be said of a turn
             api_key=api_key,
         )
         return [turn]
-    first, *others = [*before, turn_draft(content, inherited=inherited or None)]
+    first, *others = [*before, asked_draft(content, inherited)]
     # Bookmark and subject come down from the first turn to the others, as from any parent.
     chain = [
         msgspec.structs.replace(

@@ -20,7 +20,7 @@ from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.middleware import Layers
 from turnlog.agent.model_calls import Asked, ModelCalls
 from turnlog.agent.offering import Offering
-from turnlog.agent.opening import Opening, instruction_turns
+from turnlog.agent.opening import Opening, asked_draft, instruction_turns
 from turnlog.agent.others import AtWork
 from turnlog.agent.policy import Policy
 from turnlog.agent.read_on import Reading
@@ -35,7 +35,7 @@ from turnlog.calls import RecordedToolCall
 from turnlog.errors import OutputError, RunError, ToolCallTakenError
 from turnlog.hurry import HURRY
 from turnlog.model import Options, Response, Tool, ToolUse, cut_call
-from turnlog.record.drafts import TurnDraft, turn_draft
+from turnlog.record.drafts import TurnDraft
 
 _UNANSWERED: frozenset[Stopped] = frozenset({"unanswered", "interrupted", "busy"})
 """Reasons to stop with tool calls that have no result yet."""
@@ -109,7 +109,7 @@ class Run:
             before = opening.before(self._log, start.continues)
             if content is not None and start.head is not None:
                 # What would be refused is so before a broken-off tool call is settled, which stays.
-                turn_draft(content, inherited=inherited or None)
+                asked_draft(content, inherited)
             stopped = [call for named in start.continues for call in stopped_calls(self._log, self._log.turn(named))]
             return start, target, [*boxes, *self._servers(start.options, boxes)], before, stopped
 

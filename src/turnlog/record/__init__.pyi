@@ -1,5 +1,6 @@
 from .append import plan_event
 from .bookmarks import plan_bookmark_delete, plan_bookmark_rename, plan_bookmark_set
+from .documents import check_documents
 from .drafts import (
     EventDraft,
     TurnDraft,
@@ -25,6 +26,7 @@ __all__ = [
     "Redaction",
     "RestoredEvent",
     "TurnDraft",
+    "check_documents",
     "document_draft",
     "find_event",
     "find_turn",
