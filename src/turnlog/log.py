@@ -674,17 +674,20 @@ class TurnLog:
         limit: int | None = None,
         *,
         which: TurnFilter = projections.EVERY_TURN,
+        bookmark: str | None = None,
         among: Callable[[Thread], bool] | None = None,
         wanted: Callable[[Turn], bool] | None = None,
         progress: Progress | None = None,
     ) -> list[Thread]:
         """Return the threads with the latest activity, the latest one last.
 
-        A few are found by the last turns of the log, and those of a time, a role or a model as `latest` finds turns.
+        A few are found by the last turns of the log, those of a few bookmarks by these, and those of a time, a role or
+        a model as `latest` finds turns.
 
         Args:
             limit: how many; None for all.
             which: only threads whose last turn was said in a time, and which have a turn of a role and a model.
+            bookmark: only threads with this bookmark; patterns as `trip*` are fine.
             among: only threads of which this is true.
             wanted: only threads with a turn of which this is true, and of this role and model. The turns of one thread
                 after the other are read for it, each from its end, as far as it takes.
@@ -702,6 +705,7 @@ class TurnLog:
                 return latest_threads(
                     transaction,
                     _bounded(limit),
+                    bookmark=bookmark,
                     among=lambda thread: (
                         times.takes_time(datetime.fromisoformat(thread.last)) and (among is None or among(thread))
                     ),
@@ -710,7 +714,7 @@ class TurnLog:
                 )
 
         spans = self._spans(times, progress=progress)
-        if speaker.is_of_speaker and limit is not None:
+        if speaker.is_of_speaker and (limit is not None or bookmark is not None):
             with suppress(TooManyTurnsError):
                 return threads(spans=spans, turns_max=LOOKED_AT_MAX)
         return threads(spans=spans, fitting=self._spans(speaker, progress=progress))

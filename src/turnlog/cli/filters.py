@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Annotated, Literal, TypeVar
 
@@ -241,11 +240,5 @@ class ThreadListing(ListOptions):
         Raises:
             UsageError: a time is none.
         """
-        named = self.bookmark
         with progress_bar("indexing", at_once=False) as progress:
-            return log.threads(
-                self.limit,
-                which=self.filter(),
-                among=lambda thread: named is None or any(fnmatchcase(name, named) for name in thread.bookmarks),
-                progress=progress,
-            )
+            return log.threads(self.limit, which=self.filter(), bookmark=self.bookmark, progress=progress)

@@ -7,6 +7,7 @@ from it. Of each stream a thread has all turns from some position on: a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from turnlog.events import TURN, Recorded, turn_meta
 from turnlog.events.times import said_at
-from turnlog.projections.bookmarks import all_bookmarks
+from turnlog.projections.bookmarks import all_bookmarks, bookmarks_like
 from turnlog.projections.turns import ANYWHERE, Link, find_links, links_from, links_to, stream_backwards, turns_within
 from turnlog.store import FoldTransaction, Located, ReadTransaction, SQLTransaction, SyncProjection
 
@@ -27,6 +28,9 @@ LOOKED_AT_MAX = 10_000
 
 That takes a twentieth of a second.
 """
+
+_BOOKMARKS_MAX = 100
+"""Of so many bookmarks the threads are looked up. Of more, the threads are asked for their bookmarks."""
 
 
 class Thread(Struct, frozen=True, kw_only=True):
@@ -114,6 +118,7 @@ def latest_threads(
     transaction: ReadTransaction,
     limit: int | None = None,
     *,
+    bookmark: str | None = None,
     among: Callable[[Thread], bool] | None = None,
     fits: Callable[[Recorded], bool] | None = None,
     spans: Sequence[range] | None = None,
@@ -122,11 +127,13 @@ def latest_threads(
 ) -> list[Thread]:
     """Return the threads with the latest activity, the latest one last.
 
-    A few are found by the last turns of the log. Where these are of fewer threads, all threads are looked at.
+    A few are found by the last turns of the log. Where these are of fewer threads, all threads are looked at. Those of
+    a few bookmarks are found by these.
 
     Args:
         transaction: where they are read.
         limit: how many; None for all.
+        bookmark: only threads with a bookmark whose name fits this pattern.
         among: only threads of which this is true.
         fits: only threads with a turn of which this is true. Turns are read from their ends, each once, and no more
             of them than it takes.
@@ -143,12 +150,16 @@ def latest_threads(
     if fitting is not None:
         every = _latest_first(threads.at(fitting, fits=fits))
         fits = None
+    elif bookmark is not None and (named := threads.named(bookmark)) is not None:
+        every = named
     elif spans is not None:
         every = threads.at(spans)
     elif limit is not None:
         every = chain(threads.at(ANYWHERE, turns_max=LOOKED_AT_MAX), threads.others())
     else:
         every = threads.others()
+    if bookmark is not None:
+        every = (thread for thread in every if any(fnmatchcase(name, bookmark) for name in thread.bookmarks))
     found = filter(among, every)
     if fits is not None:
         looked_at = _Fitting(transaction, threads, fits, turns_max)
@@ -231,6 +242,16 @@ class _Threads:
             return
         self._links.read_all()
         yield from self._latest_of(ids)
+
+    def named(self, pattern: str) -> Iterator[Thread] | None:
+        """Return the threads that have a bookmark whose name fits a pattern; None where many bookmarks have."""
+        found = bookmarks_like(self._transaction, pattern)
+        if len(found) > _BOOKMARKS_MAX:
+            return None
+        places: dict[str, int] = {}
+        for at in self._transaction.located({bookmark.turn for bookmark in found}).values():
+            places[at.stream] = max(at.position, places.get(at.stream, 0))
+        return self._latest_of([id for id in _threads_at(self._transaction, places) if id not in self._unsettled])
 
     def runs(self, thread: str) -> dict[str, int]:
         """Return the streams of a thread, each with the first position that is of it."""

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from turnlog import Turn, TurnLog
 from turnlog.errors import CorruptionError
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.model import Origin
-from turnlog.projections import Thread, synchronous
+from turnlog.projections import Thread, TurnFilter, synchronous
 from turnlog.sources import Sources
 from turnlog.store import open_store
 from turnlog.testing.harness import append, erased, folded_anew, projected
@@ -274,6 +275,48 @@ def test_threads_with_a_turn_are_looked_for_from_their_ends(log: TurnLog) -> Non
     assert len(seen) == len(set(seen)) == 604
     assert having(roots[1]) == [roots[1]]
     assert len(seen) == len(set(seen)) == 605
+
+
+@pytest.mark.parametrize("bookmarks_max", [0, 100])
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_of_bookmarks_are_those_that_have_them(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, bookmarks_max: int, seed: int
+) -> None:
+    """Whether they are found by the bookmarks, or the threads are asked for theirs."""
+    monkeypatch.setattr("turnlog.projections.threads._BOOKMARKS_MAX", bookmarks_max)
+    source = random.Random(seed)
+    ids: list[str] = []
+    for number in range(40):
+        parents = source.sample(ids, min(len(ids), source.choice([0, 0, 1, 1, 1, 1, 2])))
+        name = f"name-{number % 7}" if number % 3 == 0 else False
+        role = source.choice(("user", "assistant"))
+        ids.append(log.add_turn(str(number), role=role, continues=parents or None, bookmark=name).id)
+    which = TurnFilter(role="assistant")
+    for pattern in ("name-3", "name-[1-4]", "*", "name", "none*"):
+        for asked in ({}, {"which": which}):
+            every = [
+                each for each in log.threads(**asked) if any(fnmatchcase(name, pattern) for name in each.bookmarks)
+            ]
+            assert bool(every) == (pattern not in ("name", "none*"))
+            assert log.threads(bookmark=pattern, **asked) == every
+            assert log.threads(2, bookmark=pattern, **asked) == every[-2:]
+            assert (
+                log.threads(2, bookmark=pattern, among=lambda each: each.turns > 3, **asked)
+                == [each for each in every if each.turns > 3][-2:]
+            )
+
+
+def test_a_thread_is_found_by_its_bookmark_alone(file_log: TurnLog, poke: Callable[..., None]) -> None:
+    """No turn of another thread is read."""
+    named = file_log.add_turn("named", bookmark="named").id
+    fork = file_log.add_turn("fork", continues=named, bookmark="fork").id
+    other = file_log.add_turn("other", bookmark="other").id
+    poke(f"UPDATE stored_events SET state = X'00' WHERE event_id = '{other}'")
+    for pattern in ("named", "fork", "[nf]*"):
+        [thread] = file_log.threads(bookmark=pattern)
+        assert (thread.id, thread.heads, thread.bookmarks) == (named, (fork,), ("fork", "named"))
+    with pytest.raises(CorruptionError):
+        file_log.threads(bookmark="other")
 
 
 def test_ends_of_branches_are_found_without_reading_them(file_log: TurnLog, poke: Callable[..., None]) -> None:
