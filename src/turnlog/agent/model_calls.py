@@ -261,9 +261,11 @@ def _nothing_to_ask(adapter: str, losses: LossReport, *, is_own: bool) -> RunErr
         is_own: whether the window is that of the turn, and not one that `on_window` has returned.
     """
     whose = "the thread" if is_own else "the window that on_window returned"
-    said = f"there is nothing to ask: to {adapter} {whose}"
-    if (lost := next((entry for entry in losses.entries if entry.kind == "dropped"), None)) is not None:
-        index = "" if lost.index is None else f"content[{lost.index}] of "
-        return RunError(f"{said} has no message that it takes: {index}turn {lost.turn!r} is left out ({lost.why})")
-    advice = "give content too" if is_own else "keep what is asked, and calls with results"
-    return RunError(f"{said} has no message beside system turns: {advice}")
+    said = f"there is nothing to ask: to {adapter} {whose} has no message"
+    kept = "keep what is asked, and calls with results"
+    lost = next((entry for entry in losses.entries if entry.kind == "dropped"), None)
+    if lost is None:
+        return RunError(f"{said} beside system turns: {'give content too' if is_own else kept}")
+    index = "" if lost.index is None else f"content[{lost.index}] of "
+    advice = "" if is_own else f": {kept}"
+    return RunError(f"{said} that it takes: {index}turn {lost.turn!r} is left out ({lost.why}){advice}")

@@ -104,7 +104,7 @@ class GroupCommit(Generic[T]):
         self._commit = commit
         self._leading = Lock()
         self._leader = 0
-        """The thread that leads; 0 where none does. It is set with no call beside the lock's: nothing comes between."""
+        """The thread that leads, while the lock is held. No call stands between the two: nothing comes between."""
         self._waiting: deque[Request[T]] = deque()
         self._company = 1
         """Callers that were seen at the same time: served by the batch before, or waiting when it was done."""
@@ -123,21 +123,21 @@ class GroupCommit(Generic[T]):
             StoreBusyError: this thread is running one, and something has come between.
         """
         request, thread = Request(work), get_ident()
-        if self._leader == thread:
+        if self._leader == thread and self._leading.locked():
             raise StoreBusyError(_WITHIN)
         try:
             if self._company == 1 and not self._waiting and not self._leading.locked():
                 # Alone, as most callers are.
                 with self._leading:
                     self._leader = thread
-                    try:
-                        self._run((request,))
-                    finally:
-                        self._leader = 0
+                    self._run((request,))
+                    self._leader = 0
                 self._wake_next()
             else:
                 self._join(request)
         except BaseException:
+            if self._leader == thread:
+                self._leader = 0
             with suppress(ValueError):  # it runs already
                 self._waiting.remove(request)
             self._wake_next()
@@ -166,11 +166,9 @@ class GroupCommit(Generic[T]):
         thread = get_ident()
         with self._leading:
             self._leader = thread
-            try:
-                if not own.done:
-                    self._serve(own)
-            finally:
-                self._leader = 0
+            if not own.done:
+                self._serve(own)
+            self._leader = 0
         # Also where another leader served this request meanwhile: the wake that came here may have been the only one.
         self._wake_next()
 
