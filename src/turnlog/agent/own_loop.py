@@ -91,8 +91,8 @@ class OwnLoop:
                 if self._caught:
                     signal.signal(signal.SIGINT, signal.default_int_handler)
                 self._handlers.stop()
-        if self._raised is not None and error is None:
-            raise self._raised
+        if error is None:
+            self._raise_taken()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine to its end, and return its result.

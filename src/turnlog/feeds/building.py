@@ -39,15 +39,11 @@ def _left(store: Store, target: Target, given: Projection, before: State | None)
         if _goes_on(store, target, built, given, before):
             target.sweep(given)  # there may be more than one
             return built
-    except (StoreClosedError, StoreBusyError):
-        built.leave()
-        raise
-    except StoreError:  # it is damaged, or of a log that was cut: it is built from the beginning
-        built.discard()
-        return None
-    except BaseException:
-        built.leave()
-        raise
+    except BaseException as error:
+        if not isinstance(error, StoreError) or isinstance(error, StoreClosedError | StoreBusyError):
+            built.leave()
+            raise
+    # It is of before, damaged, or of a log that was cut: it is built from the beginning.
     built.discard()
     return None
 

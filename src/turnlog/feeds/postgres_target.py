@@ -397,7 +397,7 @@ class PostgresTarget(Target):
             guard = self.connect()
             try:
                 for name in self._builds_of(guard, projection):
-                    if _is_locked(guard, name):
+                    if _takes_lock(guard, name):
                         left = self.sibling(name)
                         left._guard, guard = guard, None
                         return left
@@ -422,7 +422,7 @@ class PostgresTarget(Target):
         """Drop the schemas in which nobody builds a projection any more, and return those in which somebody does."""
         building: list[str] = []
         for name in self._builds_of(connection, projection):
-            if _is_locked(connection, name):
+            if _takes_lock(connection, name):
                 _drop_schema(connection, name)
                 connection.execute("SELECT pg_advisory_unlock(%s)", (lock_number(name),))
             else:
@@ -546,7 +546,7 @@ def _wait_for_locks(connection: psycopg.Connection[Any], timeout_s: float) -> No
     connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{round(1000 * timeout_s)}ms",))
 
 
-def _is_locked(connection: psycopg.Connection[Any], name: str) -> bool:
+def _takes_lock(connection: psycopg.Connection[Any], name: str) -> bool:
     """Take the lock of a schema that is built in, for as long as there is a connection; tell whether it was free."""
     return connection.execute("SELECT pg_try_advisory_lock(%s)", (lock_number(name),)).fetchall() == [(True,)]
 
