@@ -116,7 +116,7 @@ from .projections import Bookmark, MovedBookmark, Thread, TurnFilter
 from .providers.replay import RecordedReply
 from .registers import ImportedRegister, Pointer
 from .sources import Sources
-from .turn import Turn
+from .turn import Comparison, Turn
 
 __all__ = [
     "AmbiguousTurnError",
@@ -135,6 +135,7 @@ __all__ = [
     "CallStarted",
     "CallTool",
     "CompactionReport",
+    "Comparison",
     "ConflictError",
     "ContentError",
     "ContextWindow",

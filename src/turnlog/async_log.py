@@ -281,6 +281,7 @@ class AsyncTurnLog(Part[TurnLog]):
     event = reads(TurnLog.event)
     ancestry = reads(TurnLog.ancestry)
     children = reads(TurnLog.children)
+    compare = reads(TurnLog.compare)
     latest = waits(TurnLog.latest)
     thread = reads(TurnLog.thread)
     turn_count = reads(TurnLog.turn_count)

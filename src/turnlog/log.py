@@ -53,7 +53,7 @@ from turnlog.record.files import DOCUMENT_BYTES_MAX
 from turnlog.record.lookup import find_event, find_turn
 from turnlog.sources import Sources
 from turnlog.store import Store, StoreStats, WriteTransaction, open_store
-from turnlog.turn import Turn, check_condition, fitting, turn_of
+from turnlog.turn import Comparison, Turn, check_condition, fitting, turn_of
 
 if TYPE_CHECKING:
     from turnlog.agent import loop
@@ -604,6 +604,26 @@ class TurnLog:
         fits, most = fitting(projections.EVERY_TURN, wanted), _bounded(limit)
         with self.store.read() as transaction:
             return _last(Children(transaction, find_turn(transaction, headish)).backwards(), fits, most)
+
+    def compare(self, left: str, right: str) -> Comparison:
+        """Return where the ancestries of two turns part: what two branches have in common, and what each has alone.
+
+        Not much more is read than what is returned.
+
+        Args:
+            left: a turn or bookmark.
+            right: the other one.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        with self.store.read() as transaction:
+            found = context.parting(transaction, find_turn(transaction, left), find_turn(transaction, right))
+        return Comparison(
+            left=tuple(map(turn_of, found.left)),
+            right=tuple(map(turn_of, found.right)),
+            common=tuple(map(turn_of, found.common)),
+        )
 
     def latest(
         self,

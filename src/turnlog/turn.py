@@ -106,6 +106,25 @@ class Turn(Struct, frozen=True, kw_only=True):
         return record
 
 
+class Comparison(Struct, frozen=True, kw_only=True):
+    """Where the ancestries of two turns part. Each is in global order; the turns themselves are in it.
+
+    Attributes:
+        left: the turns that are in that of the first alone.
+        right: the turns that are in that of the second alone.
+        common: the turns of both that a turn of one alone continues, or that were compared: one, where two branches of
+            a thread were; none, where they have nothing in common; several, where there are merges.
+    """
+
+    left: tuple[Turn, ...]
+    right: tuple[Turn, ...]
+    common: tuple[Turn, ...]
+
+    def to_record(self) -> dict[str, Any]:
+        """Return it as plain values: `{common, left, right}`, each a list of turns as `Turn.to_record` gives them."""
+        return {name: [turn.to_record() for turn in getattr(self, name)] for name in ("common", "left", "right")}
+
+
 def fitting(which: TurnFilter, wanted: Callable[[Turn], bool] | None) -> Callable[[Turn], bool] | None:
     """Return what tells whether a turn is such a one and is wanted; None where every turn is.
 

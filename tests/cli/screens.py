@@ -51,6 +51,7 @@ _PAGES: Mapping[str, Sequence[str]] = {
     "bookmarks-of-a-model": ("bookmarks", "--model", "model-*", "--since", "7d"),
     "ancestry": ("ancestry", "main"),
     "children": ("children", "main~3"),
+    "diff": ("diff", "main", "train"),
     "context": ("context", "main"),
     "context-whole": ("context", "main", "--whole", "--explain"),
     "context-hostile": ("context", "hostile"),

@@ -45,10 +45,10 @@ def pager(kept: Path, lines: int = 10**6) -> dict[str, str]:
     return {"TERM": "xterm", "NO_COLOR": "", "PAGER": f"{sys.executable} {kept.parent / 'pager.py'} {kept} {lines}"}
 
 
-@pytest.mark.parametrize("command", ["log", "ancestry", "context", "children", "threads", "bookmarks", "show"])
+@pytest.mark.parametrize("command", ["log", "ancestry", "context", "children", "diff", "threads", "bookmarks", "show"])
 def test_a_pager_gets_what_a_terminal_would_with_colours(turnlog: Command, log: Path, command: str) -> None:
     """And is told, unless it is set up, to go where all fits on the screen."""
-    turn = () if command in ("threads", "bookmarks") else ("main~1",)
+    turn = {"threads": (), "bookmarks": (), "diff": ("main", "main~1")}.get(command, ("main~1",))
     with Terminal(turnlog, command, *turn, **pager(log)) as terminal:
         terminal.expect("LESS is FRX")
         Path(f"{log}.quit").touch()

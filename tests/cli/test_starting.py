@@ -74,7 +74,7 @@ def path(tmp_path: Path) -> str:
     path = str(tmp_path / "log.db")
     with TurnLog.open(f"sqlite:///{path}") as log:
         root = log.add_turn("hello", bookmark="main")
-        log.add_turn("hi", continues=root.id, bookmark=False)
+        log.add_turn("hi", continues=root.id, bookmark="side")
     return path
 
 
@@ -85,6 +85,7 @@ def path(tmp_path: Path) -> str:
         ["log", "--all", "-n", "10"],
         ["threads"],
         ["children", "main"],
+        ["diff", "main", "side"],
         ["ancestry", "main"],
         ["show", "main"],
         ["cat", "main"],

@@ -78,6 +78,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "context": ("read:context", "Print the context window of a turn."),
         "show": ("read:show", "Print all about one turn, or another event."),
         "cat": ("read:cat", "Write the exact payload bytes of a turn, or of another event, to standard output."),
+        "diff": ("diff:diff", "Compare two branches: where they part, and what each says from there on."),
         "ancestry": ("history:ancestry", "List the ancestry of a turn and the turn itself, oldest first."),
         "children": ("history:children", "List the turns that continue a turn."),
         "search": ("search:search", "Find turns by their words."),

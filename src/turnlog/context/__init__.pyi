@@ -12,6 +12,7 @@ from .cuts import (
     NotCompacted,
     Policy,
 )
+from .parting import Parting, parting
 from .projector import Projector
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "MIN_TURNS",
     "CompactionReport",
     "NotCompacted",
+    "Parting",
     "Policy",
     "Projector",
     "Summarize",
@@ -27,4 +29,5 @@ __all__ = [
     "ancestry",
     "ancestry_backwards",
     "compact",
+    "parting",
 ]

@@ -99,11 +99,11 @@ def ancestry(
             run.parent += 1
             # Inside its stream a turn's first parent is the turn before it, which has just been visited.
             if header.position == 0 or run.parent > 1:
-                stack.append(segment(_parent(transaction, recorded, parent).header))
+                stack.append(segment(cited_parent(transaction, recorded, parent).header))
             elif run.before is not None:
                 check_cited(recorded, parent, run.before)
             else:
-                _parent(transaction, recorded, parent)
+                cited_parent(transaction, recorded, parent)
             continue
         turn, run.turn, run.parent, run.before = run.turn, None, 0, recorded
         visited[header.stream] = header.position
@@ -122,7 +122,7 @@ def ancestry_backwards(transaction: ReadTransaction, head: Recorded) -> Iterator
     while len(parents := turn.header.parents) == 1:
         yield turn
         if turn.header.position == 0:
-            parent = _parent(transaction, turn, parents[0])
+            parent = cited_parent(transaction, turn, parents[0])
             before = stream_backwards(transaction, parent.header.stream, parent.header.position - 1)
         else:
             parent = next(before)
@@ -139,7 +139,12 @@ def _continues_one(citations: Sequence[Citation]) -> bool:
     return number == 1 or (number <= 3 and PARENT not in (citations[1].relation, citations[-1].relation))
 
 
-def _parent(transaction: ReadTransaction, child: Recorded, parent: Citation) -> Recorded:
+def cited_parent(transaction: ReadTransaction, child: Recorded, parent: Citation) -> Recorded:
+    """Return the parent of a turn that one of its citations names.
+
+    Raises:
+        CorruptionError: it is missing, or is not the one that is cited, or is not recorded before the turn.
+    """
     found = transaction.event(parent.id)
     # Parents are recorded first. In a damaged or forged log they may not be, and to follow them might never end.
     if found is None or found.global_position >= child.global_position:
@@ -154,4 +159,4 @@ def _parent(transaction: ReadTransaction, child: Recorded, parent: Citation) -> 
 def first_parent(transaction: ReadTransaction, turn: Recorded) -> Recorded | None:
     """Return the first parent of the first turn of a turn's stream, or None at a root."""
     start = turn if turn.header.position == 0 else transaction.at(turn.header.stream, 0)
-    return _parent(transaction, start, start.header.parents[0]) if start and start.header.parents else None
+    return cited_parent(transaction, start, start.header.parents[0]) if start and start.header.parents else None

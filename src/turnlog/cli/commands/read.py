@@ -14,12 +14,13 @@ from msgspec import Raw
 
 from turnlog.cli.blocks import Content
 from turnlog.cli.completing import HEADISH
+from turnlog.cli.messages import write_message, write_option
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json, write_json_text
 from turnlog.cli.paging import paging
 from turnlog.cli.preview import of_block
-from turnlog.cli.rows import names_by_turn, role_style, when
-from turnlog.cli.text import count, one_line, said_in_lines, size, timestamp
+from turnlog.cli.rows import names_by_turn, when
+from turnlog.cli.text import count, one_line, size, timestamp
 from turnlog.errors import ContentError
 from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
@@ -76,22 +77,8 @@ def context(
             if time is None:
                 _write_summary(screen, message, when(screen, time_of(log.event(message.turn).header.time), now))
             else:
-                _write_message(screen, log, message, when(screen, time, now), whole=whole)
+                write_message(screen, message, when(screen, time, now), whole=whole)
         _write_options(screen, window)
-
-
-def _write_message(screen: Screen, log: TurnLog, message: Message, time: str, *, whole: bool) -> None:
-    said = f"{message.role} · {one_line(message.model)}" if isinstance(message.model, str) else message.role
-    cached = " · cache" if message.cache else ""
-    screen.line((f"── {said}", role_style(message.role)), (f"  {message.turn} · {time}{cached}", "dim"))
-    content = Content(message.content_json)
-    if content.has_document:
-        # The block has no name: the turn has it, if it is a document itself.
-        name = log.turn(message.turn).meta.document_name
-        if isinstance(name, str):
-            screen.line((said_in_lines(one_line(name)), "bold blue"))
-    content.write(screen, whole=whole)
-    screen.line()
 
 
 def _write_summary(screen: Screen, message: Message, time: str) -> None:
@@ -104,13 +91,7 @@ def _write_options(screen: Screen, window: ContextWindow) -> None:
     sources: Sources = window.explanation.options if window.explanation is not None else {}
     screen.line(("── options", "bold"))
     for name, value in window.options.items():
-        setter: object = sources.get(name, "")
-        by = setter if isinstance(setter, str) else one_line(_json(setter))
-        screen.line(
-            (said_in_lines(one_line(name)), "cyan"),
-            f" = {one_line(_json(value))}",
-            (f"  set by {by}" if by else "", "dim"),
-        )
+        write_option(screen, name, value, sources.get(name, ""))
     if not window.options:
         screen.line(("none", "dim"))
     if window.explanation is not None:
