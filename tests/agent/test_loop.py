@@ -49,6 +49,21 @@ def test_run_records_question_reply_results_and_answer(log: TurnLog) -> None:
     assert (result.usage, result.unanswered, result.error) == (Usage(output_tokens=20), (), None)
 
 
+def test_a_call_is_recorded_when_what_it_needs_is_imported(log: TurnLog) -> None:
+    """So the time from it to its reply is the model's alone."""
+    behind: list[list[str]] = []
+
+    class Slow(Scripted):
+        def load(self) -> None:
+            asked = next(event for event in log.events(follow=True) if event.header.topic == "gpt.turn").global_position
+            log.wait(asked, 0.5)
+            behind.append([event.header.topic for event in log.events(asked)])
+
+    run(log, Slow(say("Hello.")), "Hi.")
+    assert behind == [[]]
+    assert [event.header.topic for event in log.events()][-3:] == ["gpt.call", "gpt.reply", "gpt.turn"]
+
+
 def test_replies_are_recorded_with_their_calls(log: TurnLog) -> None:
     """Provider, model, stop reason, usage and call are on the turn; the request and the raw events are kept."""
     adapter = Scripted(say("Hello.", tokens=7))

@@ -99,7 +99,11 @@ def test_usage_is_a_table(turnlog: Command) -> None:
     rows = [line.split() for line in turnlog.ok("usage", "--by", "model").text.splitlines()]
     assert rows[0][:3] == ["model", "replies", "input"]
     assert [row[:2] for row in rows[1:]] == [["one", "1"], ["two", "2"], ["all", "3"]]
-    assert [each["replies"] for each in turnlog.ok("usage", "--by", "model", "--json").json_lines] == [1, 2]
+    one, two = turnlog.ok("usage", "--by", "model", "--json").json_lines
+    counts = {"output_tokens": 10, "total_tokens": 10, "input_tokens": 0, "reasoning_tokens": 0}
+    counts |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+    assert one == {"key": "one", "replies": 1, "untold": 0, "usage": counts}
+    assert (two["replies"], two["usage"]["total_tokens"]) == (2, 20)
 
 
 @pytest.mark.parametrize("by", ["model", "thread"])

@@ -71,6 +71,8 @@ class ModelCalls:
         """Whether anything of the reply that arrives was shown."""
         self._counts_tokens = policy.total_tokens_max is not None
         """Whether it is to be told where a reply says no usage."""
+        self.loading: asyncio.Future[None] | None = None
+        """An import of what calls need, which goes on beside."""
         self.iterations = 0
         """How often the model was asked. Tries of one call count once."""
         self.response: Response | None = None
@@ -155,6 +157,9 @@ class ModelCalls:
             if not request.messages:  # which no API takes
                 raise _nothing_to_ask(target.adapter.name, request.loss_report, is_own=is_own)
             del window, wanted  # as large as the request
+            if self.loading is not None:
+                # Else it would count as time that the model took: a call is recorded when it is sent.
+                await asyncio.wait([self.loading])
             try:
                 call = await self._recording.call(request, servers=tools.servers, change=change)
                 break

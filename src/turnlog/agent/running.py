@@ -79,8 +79,6 @@ class Run:
         self._invalid: OutputError | None = None
         self._cancellations = 0
         """How often the task had been cancelled when the run began."""
-        self._loading: asyncio.Future[None] | None = None
-        """An import that goes on beside; kept, for tasks that nobody has may end before they do."""
 
     async def run(
         self,
@@ -140,7 +138,7 @@ class Run:
         ends_s: float | None,
     ) -> RunResult[Any]:
         content, time_max_s = opening.content, self._policy.time_max_s
-        self._loading = asyncio.ensure_future(self._log.executors.run_read(target.adapter.load))
+        self._model_calls.loading = asyncio.ensure_future(self._log.executors.run_read(target.adapter.load))
         async with CombinedTools(opened, built_in=self._reading.toolbox) as tools:
             offering = Offering(tools, self._policy, self._followers)
             try:

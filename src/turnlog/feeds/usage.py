@@ -41,6 +41,10 @@ TOKENS_MAX = 10**12
 """No reply takes more of one kind. What somebody else's log has beyond counts as this: a sum must fit in 64 bits."""
 
 
+DURATION_MS_MAX = 10**12
+"""No tool is at work for longer: thirty years."""
+
+
 class UsageOfTurns(Projection):
     """The tokens that each reply of a model took. Counts are public: an erased reply keeps them, but no bookmark."""
 
@@ -91,14 +95,14 @@ class ToolActivity(Projection):
     """
 
     name = "tools"
-    version = 5
+    version = 6
     topics = (TURN, TOOL_END)
     schema = (
         "CREATE TABLE tool_calls (position INTEGER, number INTEGER, call TEXT, name TEXT NOT NULL,"
         " time_ms INTEGER, turn TEXT NOT NULL, stream TEXT NOT NULL, guest INTEGER NOT NULL,"
         " PRIMARY KEY (position, number))",
         "CREATE TABLE tool_ends (position INTEGER PRIMARY KEY, turn TEXT NOT NULL, number INTEGER NOT NULL,"
-        " called INTEGER NOT NULL, guest INTEGER NOT NULL)",
+        " called INTEGER NOT NULL, guest INTEGER NOT NULL, took_ms INTEGER)",
         "CREATE TABLE tool_results (position INTEGER, number INTEGER, call TEXT, is_error INTEGER NOT NULL,"
         " time_ms INTEGER, parent TEXT, stream TEXT NOT NULL, PRIMARY KEY (position, number))",
         "CREATE INDEX tool_calls_by_turn ON tool_calls (call, turn, position)",
@@ -114,8 +118,9 @@ class ToolActivity(Projection):
         guest = int(recorded.arrival is Arrival.GUEST)
         if event.topic == TOOL_END:
             end = meta_of(recorded, ToolEndMeta)
-            row = (event.global_position, end.turn, end.block, int(end.ending not in WITHOUT_A_CALL), guest)
-            db.execute("INSERT INTO tool_ends VALUES (?, ?, ?, ?, ?)", row)
+            took_ms = None if end.duration_ms is None else min(end.duration_ms, DURATION_MS_MAX)
+            row = (event.global_position, end.turn, end.block, int(end.ending not in WITHOUT_A_CALL), guest, took_ms)
+            db.execute("INSERT INTO tool_ends VALUES (?, ?, ?, ?, ?, ?)", row)
             return
         if recorded.unreadable or recorded.sealed is not None:
             return
@@ -187,8 +192,9 @@ class ToolSum(Struct, frozen=True, kw_only=True):
         calls: number of calls that models asked for, but for those that were not made.
         results: number of results that these had; a call that was answered in two forks has two.
         errors: number of those that say they failed.
-        mean_ms: mean time from the turn of the call to that of its first result, in milliseconds, as the source of
-            imported turns has it; None if there is no result, or none whose time is known.
+        mean_ms: mean time that the tool was at work, in milliseconds, all attempts of a call together. Where no end is
+            recorded, as of imported turns, it is the time from the turn of the call to that of its first result, as the
+            source has it. None if there is no result, or none whose time is known.
         not_called: number of calls that models asked for and that came to no tool, as the log says: they were denied,
             or somebody or something else answered, or there is no such tool.
     """
@@ -231,7 +237,7 @@ class UsageView:
             "SELECT c.name, CAST(SUM(c.called) AS BIGINT), CAST(COALESCE(SUM(r.results), 0) AS BIGINT),"
             " CAST(COALESCE(SUM(r.errors), 0) AS BIGINT),"
             # No `AVG`: the engines round it differently.
-            " CAST(COALESCE(SUM(r.first_ms - c.time_ms), 0) AS BIGINT), COUNT(r.first_ms - c.time_ms),"
+            f" CAST(COALESCE(SUM({_TOOK}), 0) AS BIGINT), COUNT({_TOOK}),"
             " CAST(SUM(1 - c.called) AS BIGINT)"
             f" FROM ({_ASKED_FOR}) AS c LEFT JOIN ({_ANSWERED}) AS r"
             " ON r.call = c.call AND r.answers = c.position AND c.called = 1"
@@ -285,12 +291,15 @@ class UsageView:
 _UNTOLD = f"CASE WHEN {' AND '.join(f'{name} = 0' for name in _TOKENS)} THEN 1 ELSE 0 END"
 _SUMS = "COUNT(*), " + ", ".join(f"CAST(COALESCE(SUM({each}), 0) AS BIGINT)" for each in (_UNTOLD, *_TOKENS))
 
+_TOOK = "CASE WHEN r.results IS NULL THEN NULL ELSE COALESCE(c.took_ms, r.first_ms - c.time_ms) END"
+"""How long a call took that has a result."""
+_ENDS = "FROM tool_ends e WHERE e.turn = t.turn AND e.number = t.number AND e.guest <= t.guest"
 _ASKED_FOR = (
-    "SELECT name, call, position, time_ms, COALESCE((SELECT MAX(e.called) FROM tool_ends e"
-    " WHERE e.turn = t.turn AND e.number = t.number AND e.guest <= t.guest), 1) AS called FROM tool_calls t"
+    f"SELECT name, call, position, time_ms, COALESCE((SELECT MAX(e.called) {_ENDS}), 1) AS called,"
+    f" (SELECT CAST(SUM(e.took_ms) AS BIGINT) {_ENDS} AND e.called = 1) AS took_ms FROM tool_calls t"
 )
-"""Calls, with whether one of their attempts came to a tool; one of which no end is recorded did. What another log says
-of a turn of this one does not count."""
+"""Calls, with whether one of their attempts came to a tool, and how long these were at work; one of which no end is
+recorded did come to one. What another log says of a turn of this one does not count."""
 
 _CALLS = "SELECT MAX(position) FROM tool_calls WHERE call = r.call"
 _ANSWERS = (

@@ -111,8 +111,9 @@ class HttpClient(ABC):
         """
 
     def load(self) -> None:
-        """Import what requests are sent with."""
+        """Import what requests are sent with, and read the certificates of authorities."""
         import_module("httpx2")
+        tls_context()
 
     @abstractmethod
     def list_models(self, adapter: str, connection: Connection) -> list[str]:

@@ -376,11 +376,11 @@ class Provider(ABC):
     def load(self) -> None:
         """Import what calls need, which the first one would do else: a run does so in a thread, while it records.
 
-        What cannot be imported is told by the call.
+        What cannot be imported or read is told by the call.
         """
         load = getattr(getattr(self, "client", None), "load", None)
         if load is not None:
-            with suppress(ImportError):
+            with suppress(ImportError, OSError):
                 load()
 
     def models(self, connection: Connection) -> list[str]:

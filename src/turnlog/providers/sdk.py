@@ -46,8 +46,9 @@ class SdkClient(ABC):
         """Return the SDK's module. It takes a while to import, and most commands call no one."""
 
     def load(self) -> None:
-        """Import the SDK."""
+        """Import the SDK, and read the certificates of authorities."""
         self._sdk()
+        tls_context()
 
     @abstractmethod
     def _options(self, request: PreparedRequest | None, connection: Connection) -> dict[str, Any]:

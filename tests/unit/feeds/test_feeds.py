@@ -22,6 +22,7 @@ from tests.sealed_log import seals_in
 
 from turnlog import AsyncTurnLog, ReplyFacts, Turn, TurnFilter, TurnLog
 from turnlog.errors import MetaError, NotFoundError, StoreError, UnknownTurnError
+from turnlog.events import metadata
 from turnlog.feeds import Status
 from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.listings import Listings
@@ -714,6 +715,33 @@ def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
     assert log.feeds.tools()[0].results < adding.results
     log.erase(thread=log.turn("main").id, reason="asked")
     assert log.feeds.tools() == []
+
+
+def test_tools_of_one_reply_took_the_time_that_each_was_at_work(log: TurnLog) -> None:
+    """And not that of the slowest, for which the turn with their results waits; what was called again, all of it."""
+    tries: list[int] = []
+
+    def fast() -> str:
+        """Return at once."""
+        return "fast"
+
+    def slow() -> str:
+        """Return once the other one has ended, or fail."""
+        next(event for event in log.events(follow=True) if event.header.topic == "gpt.tool_end")
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("not yet")
+        return "slow"
+
+    policy: dict[str, Any] = {"on_tool_error": "retry", "tool_retry_wait_s": 0.001}
+    run(log, Scripted(call(("fast", {}), ("slow", {})), say("Done.")), tools=[fast, slow], **policy)
+    took: dict[int, list[int]] = {0: [], 1: []}
+    for event in log.events(topics="gpt.tool_end"):
+        end = metadata(event)
+        took[end["block"]].append(end["duration_ms"])
+    assert (len(took[0]), len(tries)) == (1, len(took[1]))
+    means = {each.name: each.mean_ms for each in log.feeds.tools()}
+    assert means == {"fast": sum(took[0]), "slow": sum(took[1])}
 
 
 def test_what_came_to_no_tool_is_no_call(log: TurnLog) -> None:

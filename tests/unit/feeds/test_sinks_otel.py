@@ -19,6 +19,7 @@ from tests.servers.tedious import TediousServer, Way
 
 from turnlog import TurnLog
 from turnlog.errors import MetaError, MissingPackageError, ProviderError, SinkError
+from turnlog.events import metadata
 from turnlog.feeds.sinks import OpenTelemetry
 from turnlog.feeds.sinks.interface import record_key
 from turnlog.feeds.sinks.otel import parse_headers
@@ -103,6 +104,10 @@ def test_calls_and_tools_are_spans(filed: TurnLog, receiver: Receiver) -> None:
     assert (asked.start_time_unix_nano, asked.end_time_unix_nano) == (
         recorded.header.time * 1_000_000,
         turn.header.time * 1_000_000,
+    )
+    ends = [event for event in events.values() if event.header.topic == "gpt.tool_end"]
+    assert sorted((span.start_time_unix_nano, span.end_time_unix_nano) for span in (added, failed)) == sorted(
+        ((end.header.time - metadata(end)["duration_ms"]) * 1_000_000, end.header.time * 1_000_000) for end in ends
     )
     expected = {
         "gen_ai.operation.name": "chat",

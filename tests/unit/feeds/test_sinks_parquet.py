@@ -466,3 +466,17 @@ def test_a_count_that_no_column_holds_is_in_the_metadata_alone(filed: TurnLog, f
     [(inside, outside, meta)] = query(folder, "input_tokens, output_tokens, meta FROM events WHERE role = 'assistant'")
     assert (inside, outside) == (None, 2**63 - 1)
     assert f'"input_tokens":{2**63}' in meta
+
+
+def test_a_count_that_a_reply_has_not_is_zero_and_one_that_nobody_made_is_null(filed: TurnLog, folder: Path) -> None:
+    """So a sum over the columns of a reply is a number, and a mean is over all that say what they took."""
+    filed.add_turn("one", role="assistant", reply=ReplyFacts(model="m", usage={"input_tokens": 3}))
+    filed.add_turn("two", role="assistant", reply=ReplyFacts(model="m", usage={}))
+    filed.add_turn("three", role="assistant", reply=ReplyFacts(model="m"))
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    counts = "input_tokens, output_tokens, cache_creation_input_tokens, cache_read_input_tokens, reasoning_tokens"
+    assert query(folder, f"{counts} FROM events WHERE role = 'assistant' ORDER BY global_position") == [
+        (3, 0, 0, 0, 0),
+        (0, 0, 0, 0, 0),
+        (None,) * 5,
+    ]

@@ -294,7 +294,10 @@ def _heads(log: TurnLog, which: TurnListing, headish: str | None) -> list[Turn]:
 
 
 def threads(*, which: ThreadListing = _ALL_THREADS, common: Common = COMMON) -> None:
-    """List threads, the one with the latest activity first."""
+    """List threads, the one with the latest activity first.
+
+    --since and --until are about the last turn of a thread.
+    """
     which.check()
     with common.open() as log, paging(json=common.json):
         found = which.of(log)[::-1]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from cyclopts import Parameter
 
 from turnlog.cli.completing import complete_bookmarks
@@ -134,7 +135,7 @@ def usage(
     if sealed:
         note("calls in sealed turns are not counted: what is sealed is not indexed")
     if common.json:
-        write_json_lines(sums)
+        write_json_lines(map(_record, sums))
         return
     if total is not None and total.untold:
         note(f"replies that do not say what they took count as 0: {total.untold:,} of {total.replies:,}")
@@ -144,6 +145,11 @@ def usage(
         return
     table: list[list[Piece]] = [[(name, "dim") for name in head], *rows]
     screen.table(table if tools or screen.width is None else _without_zeros(table), least=_NAME_LEAST)
+
+
+def _record(each: UsageSum | ToolSum) -> dict[str, Any]:
+    record = msgspec.structs.asdict(each)
+    return record | {"usage": each.usage.to_record()} if isinstance(each, UsageSum) else record
 
 
 def _without_zeros(rows: list[list[Piece]]) -> list[list[Piece]]:
@@ -178,4 +184,7 @@ def _tool_row(each: ToolSum) -> list[Piece]:
 
 
 def _ms(milliseconds: float | None) -> str:
-    return "" if milliseconds is None else f"{milliseconds / 1000:,.1f} s"
+    """Return a time as people read it: below a second to the millisecond."""
+    if milliseconds is None:
+        return ""
+    return f"{milliseconds:.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:,.1f} s"

@@ -383,7 +383,8 @@ def _row(record: SinkRecord) -> dict[str, Any]:
     fields = record.fields
     meta = cast("Mapping[str, object]", fields["meta"])
     usage = meta.get("usage")
-    tokens = cast("Mapping[str, object]", usage if isinstance(usage, Mapping) else {})
+    # A count that a reply has not is 0 there, which is not written down; what has no `usage` says nothing of any.
+    tokens = {**dict.fromkeys(_TOKENS, 0), **cast("Mapping[str, object]", usage)} if isinstance(usage, Mapping) else {}
     content = None if fields["content"] is None else _json(fields["content"])
     return {
         **{name: fields[name] for name in _SAME},

@@ -12,11 +12,12 @@ from msgspec import Struct
 
 from turnlog.context import Projector
 from turnlog.errors import ContentError
-from turnlog.events import CALL, TURN, Recorded, metadata, turn_meta
+from turnlog.events import CALL, TOOL_END, TURN, Recorded, meta_of, metadata, turn_meta
 from turnlog.feeds.sinks.interface import Batch, SinkRecord, record_key
 from turnlog.feeds.sinks.span_content import Said, SpanContent, given, joined
 from turnlog.model.blocks import ToolResult, ToolUse
 from turnlog.model.meta import TurnMeta, Usage
+from turnlog.model.tool_calls import ToolEndMeta
 from turnlog.projections.threads import threads_of
 from turnlog.store import ReadTransaction, Store
 
@@ -100,7 +101,7 @@ class Spans:
             if call is not None:
                 yield self._of_call(transaction, batch, record, meta, call)
         elif not turn.unreadable and meta.type != "document" and turn.private is not None:
-            yield from self._of_results(transaction, batch, record)
+            yield from self._of_results(transaction, batch, record, meta)
 
     # Model calls
 
@@ -193,7 +194,9 @@ class Spans:
 
     # Tools
 
-    def _of_results(self, transaction: ReadTransaction, batch: Batch, record: SinkRecord) -> Iterator[SpanData]:
+    def _of_results(
+        self, transaction: ReadTransaction, batch: Batch, record: SinkRecord, meta: TurnMeta
+    ) -> Iterator[SpanData]:
         turn = record.recorded
         said = _said(transaction, turn)
         results = [] if said is None else [block for block in said.blocks if isinstance(block, ToolResult)]
@@ -202,13 +205,17 @@ class Spans:
             return
         asking = _said(transaction, _shown(parent, batch))
         asked = (
-            {} if asking is None else {asking.whole(use.id): use for use in asking.blocks if isinstance(use, ToolUse)}
+            {}
+            if asking is None
+            else {asking.whole(use.id): (at, use) for at, use in enumerate(asking.blocks) if isinstance(use, ToolUse)}
         )
+        times = _times(transaction, parent, meta)
         call = _event(transaction, parent.header.cited("call"), CALL)
         for number, result in enumerate(results):
             content = SpanContent()
             id = said.whole(result.tool_use_id)
-            use = None if id is None else asked.get(id)
+            at, use = (-1, None) if id is None else asked.get(id, (-1, None))
+            start_ns, end_ns = times.get(at, (_ns(parent), max(_ns(turn), _ns(parent))))
             whole_name = said.whole(result.name) if use is None or asking is None else asking.whole(use.name)
             name = None if whole_name is None else content.text([whole_name])
             is_error = result.is_error is True
@@ -231,8 +238,8 @@ class Spans:
                 span_id=_span_id(f"{turn.header.id}/{number}"),
                 parent_id=None if call is None else _span_id(parent.header.id),
                 is_call=False,
-                start_ns=_ns(parent),
-                end_ns=max(_ns(turn), _ns(parent)),
+                start_ns=start_ns,
+                end_ns=end_ns,
                 attributes=given(attributes),
                 error="" if is_error else None,
             )
@@ -274,6 +281,21 @@ class Spans:
 def _event(transaction: ReadTransaction, event_id: str | None, topic: str | None) -> Recorded | None:
     found = None if event_id is None else transaction.event(event_id)
     return found if found is not None and topic in (None, found.header.topic) else None
+
+
+def _times(transaction: ReadTransaction, asking: Recorded, meta: TurnMeta) -> dict[int, tuple[int, int]]:
+    """Return when the tools were at work that a turn has the results of, by the index of the call in the turn before.
+
+    Of a tool that was called again it is the last attempt.
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for event_id in meta.tool_ends:
+        if (event := _event(transaction, event_id, TOOL_END)) is None:
+            continue
+        end = meta_of(event, ToolEndMeta)
+        if end.turn == asking.header.id and end.duration_ms is not None:
+            found[end.block] = (max(_ns(event) - end.duration_ms * 1_000_000, 0), _ns(event))
+    return found
 
 
 def _shown(recorded: Recorded, batch: Batch) -> Recorded:
