@@ -19,7 +19,7 @@ from turnlog.errors import FormatError
 from turnlog.events import Recorded, metadata
 from turnlog.interop.claude_code.lines import topic_name
 from turnlog.interop.finding import find
-from turnlog.interop.importing import GROUP_STEPS_MAX, TranscriptReport
+from turnlog.interop.importing import GROUP_STEPS_MAX, Problem, TranscriptReport
 from turnlog.model import Usage
 
 LAST = "the row that was added last"
@@ -227,11 +227,13 @@ def test_turn_has_the_time_of_its_first_row(tmp_path: Path, log: TurnLog) -> Non
 
 @pytest.mark.parametrize("timestamp", [None, 5, "yesterday", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
 def test_row_without_usable_timestamp_goes_in(tmp_path: Path, log: TurnLog, timestamp: object) -> None:
-    """A timestamp that is absent, malformed or out of range does not keep a row out."""
+    """A timestamp that is absent, malformed or out of range does not keep a row out; one that is no time is told."""
     session = Session()
     session.user("hi", timestamp=timestamp)
     report = log.import_claude_code(session.file(tmp_path))
     assert texts(log, report.heads[0]) == ["hi"]
+    told = [] if timestamp is None else [Problem(place=1, what=f"{timestamp!r} is not a time: the turn is without one")]
+    assert list(report.problems) == told
 
 
 def test_fragments_of_a_message_become_one_turn(tmp_path: Path, log: TurnLog) -> None:

@@ -162,6 +162,11 @@ def is_of_session(line: bytes) -> bool:
         return False
 
 
+_NULL = b"null"
+_TIME_BYTES_MAX = 40
+"""Of what is no time so much is shown."""
+
+
 class _LineReader:
     """Reads one line. What is wrong with it, and does not keep it from being a row, is in `problems`."""
 
@@ -196,6 +201,8 @@ class _LineReader:
         message, payload = self._message(uuid)
         timestamp = self._name(record, "timestamp")
         time = parse_time(timestamp)
+        if message is not None and time is None:
+            self._report_time(timestamp)
         place = ".".join(_QUEUED if self._is_queued else _CONTENT)
         of_content = [message is not None and field.startswith(place) for field, _ in self._findings]
         of_payload = [not own or payload == self._minified for own in of_content]
@@ -223,6 +230,13 @@ class _LineReader:
                 kind for (_, kind), is_so in zip(self._findings, of_content, strict=True) if is_so
             ),
         )
+
+    def _report_time(self, timestamp: str | None) -> None:
+        """Report a time that is none, unless none is given; one that is too long for a name is reported already."""
+        given = bytes(self._record.get("timestamp", _NULL))
+        if given != _NULL and (timestamp is not None or given[:1] != b'"'):
+            said = given[:_TIME_BYTES_MAX].decode(errors="replace") if timestamp is None else repr(timestamp)
+            self._report(f"{said} is not a time: the turn is without one")
 
     def _message(self, uuid: str | None) -> tuple[MessageRow | None, bytes]:
         """Return the message of a user or assistant row, or a prompt that waited, and the row without its content."""
