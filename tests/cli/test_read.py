@@ -225,6 +225,21 @@ def test_help_is_a_command_too(turnlog: Command) -> None:
     assert turnlog.ok("help", "bookmarks", "set").text == turnlog.ok("bookmarks", "set", "--help").text
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("log", "✗ one that failed"),
+        ("run", "1 when the run stopped before"),
+        ("seal", "who loses them loses what is sealed"),
+        ("bookmarks set", "wherever it is now"),
+        ("import turnlog", "checked as a whole"),
+    ],
+)
+def test_help_of_a_command_says_all_that_there_is_to_say(turnlog: Command, command: str, says: str) -> None:
+    """And not only the line that the list of all commands has of it."""
+    assert says in " ".join(turnlog.ok(*command.split(), "--help").text.split())
+
+
 @pytest.mark.parametrize("command", ["log", "threads", "stats", "verify", "export", "bookmarks"])
 def test_reading_makes_no_store(turnlog: Command, command: str) -> None:
     """A command that only reads says how to begin, and leaves nothing behind."""

@@ -140,7 +140,9 @@ def build_app(*, completion: bool = True, only: str | None = None) -> App:
         for key, (name, (path, text)) in enumerate(commands.items()):
             if is_known and name != only:
                 continue
-            app.command(f"turnlog.cli.commands.{path}", name=name, group=group, sort_key=key, help=text)
+            # The one that runs has the help of its function, which says more.
+            said = {} if name == only else {"help": text}
+            app.command(f"turnlog.cli.commands.{path}", name=name, group=group, sort_key=key, **said)
     if completion:
         app.register_install_completion_command(  # pyright: ignore[reportUnknownMemberType] - its keywords have no types
             help="Install completion for your shell."
