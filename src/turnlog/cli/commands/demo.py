@@ -52,11 +52,11 @@ def sea(day: str) -> str:
 
 
 def demo(*, common: Common = COMMON) -> int:
-    """Record a run with tools, go another way from its middle, and check that all of it can be made again.
+    """Record a run with tools, without a key or a network, go another way from its middle, and make all of it again.
 
-    A model that is a part of the demo answers, in the form of Anthropic's Messages: it needs no key and no network.
-    All else is as in `turnlog run`. The store stays for you to look around; without --store it is `turnlog-demo.db` in
-    this folder. Bookmarks that are there are left where they are: a second run is under `ferry-2` and `train-2`.
+    A model that is a part of the demo answers, in the form of Anthropic's Messages. All else is as in `turnlog run`.
+    The store stays for you to look around; without --store it is `turnlog-demo.db` in this folder. Bookmarks that are
+    there are left where they are: a second run is under `ferry-2` and `train-2`.
     """
     common = replace(common, store=common.store or STORE)  # never what TURNLOG_STORE names: that is for real work
     live, screen = Live(json=common.json), Screen.of_stdout()
