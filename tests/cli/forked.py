@@ -3,7 +3,7 @@
 What a command imports is most of what it takes, and the tests start thousands. So one process of each test run imports
 it all, and is copied (`fork`) for each command: what it then does, and all that it has of its own (streams, folder,
 environment, signals), is a process's, as it is for a user. How a command starts from nothing is tested where nothing
-else is: by `test_starting.py`, on terminals, and by each test that changes how Python starts.
+else is: by `test_starting.py`, and by each test that changes how Python starts.
 
 `commands_in` has the same for a shell: a program `turnlog` that hands over what it was called with.
 
@@ -36,10 +36,15 @@ from shlex import quote
 from tempfile import TemporaryDirectory
 from typing import NamedTuple, NoReturn
 
+from tests.cli.leading import lead
+
 import turnlog.__main__
 
 ROOT = Path(__file__).parents[2]
 _STREAMS = 3
+_LEADING = 2
+"""So many streams more has the process that a terminal belongs to."""
+
 _HANDED_TIMEOUT_S = 60
 _PYTHON = ("PYTHON", "LC_", "LANG")
 """What the names of variables begin with that Python reads as it starts."""
@@ -49,6 +54,7 @@ class _Job(NamedTuple):
     arguments: list[str]
     environment: dict[str, str]
     folder: str
+    terminal: int | None
 
 
 def can_fork(environment: Mapping[str, str]) -> bool:
@@ -68,14 +74,20 @@ class Forked:
         *,
         environment: Mapping[str, str],
         streams: Sequence[int],
-        folder: str | None = None,
+        folder: str | Path | None = None,
+        terminal: int | None = None,
     ) -> None:
-        """Start it, in this folder or another one. Its streams, standard input, output and error, stay open here."""
+        """Start it, in this folder or another one. Its streams, standard input, output and error, stay open here.
+
+        With a terminal, the number of a stream that is one, this process is the one that the terminal belongs to, and
+        `lead` starts the command; two more streams are what that takes.
+        """
         ours, theirs = socket.socketpair()
         self._connection = ours
         with theirs:
             socket.send_fds(_copied(), [b"!"], [theirs.fileno(), *streams])
-        ours.sendall(pickle.dumps(_Job(list(arguments), dict(environment), folder or os.getcwd())))  # noqa: PTH109
+        job = _Job(list(arguments), dict(environment), str(folder or Path.cwd()), terminal)
+        ours.sendall(pickle.dumps(job))
         ours.shutdown(socket.SHUT_WR)
         self.pid = int.from_bytes(ours.recv(4))
 
@@ -208,7 +220,7 @@ def _serve(control: socket.socket) -> None:
                     with connection, suppress(OSError):
                         connection.sendall(os.waitstatus_to_exitcode(ended).to_bytes(4, signed=True))
                     continue
-                asked, descriptors, _, _ = socket.recv_fds(control, 1, _STREAMS + 1)
+                asked, descriptors, _, _ = socket.recv_fds(control, 1, 1 + _STREAMS + _LEADING)
                 if not asked:
                     return
                 connection = socket.socket(fileno=descriptors[0])
@@ -228,9 +240,12 @@ def _become(connection: socket.socket, streams: Sequence[int]) -> NoReturn:
     with connection:
         asked = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     job: _Job = pickle.loads(asked)  # noqa: S301 - of the process that started this one
-    for number, stream in enumerate(streams):
+    for number, stream in enumerate(streams[:_STREAMS]):
         os.dup2(stream, number)
         os.close(stream)
+    if job.terminal is not None:
+        os.setsid()
+        lead(job.terminal, *streams[_STREAMS:])
     os.environ.clear()
     os.environ.update(job.environment)
     time.tzset()

@@ -17,35 +17,13 @@ from types import TracebackType
 from typing import Self
 
 from tests.cli.command import TIMEOUT_S, Command
+from tests.cli.forked import Forked, can_fork
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 ROWS, COLUMNS = 50, 120
 _PATIENCE_S = 5
-
-_LAUNCH = """\
-import fcntl, os, signal, sys, termios
-typed = (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGHUP)
-for number in typed:
-    signal.signal(number, signal.SIG_IGN)
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-telling, held = map(int, sys.argv[1:3])
-command = os.fork()
-if not command:
-    for number in typed:
-        signal.signal(number, signal.SIG_DFL)
-    os.execv(sys.executable, [sys.executable, "-m", "turnlog", *sys.argv[3:]])
-for stream in range(3):
-    os.dup2(os.open(os.devnull, os.O_RDWR), stream)
-os.write(telling, b"%d\\n" % command)
-_, status = os.waitpid(command, 0)
-os.write(telling, b"%d\\n" % os.waitstatus_to_exitcode(status))
-os.read(held, 1)
-"""
-"""What a shell is to a command: the terminal is its own, so that Ctrl-C reaches the command, and stays when that ends.
-
-When the process that a terminal belongs to ends, Linux hangs it up, and what was not read of it by then can be lost.
-"""
+_LEADING = Path(__file__).with_name("leading.py")
 
 
 class Terminal:
@@ -87,29 +65,42 @@ class Terminal:
         """Start the command."""
         self._leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, self._columns, 0, 0))
-        launch = _LAUNCH if self._piped is None else _LAUNCH.replace("ioctl(0", "ioctl(2")
         told, telling = os.pipe()
         held, self._holding = os.pipe()
+        stdin, fed = (os.dup(follower), None) if self._piped is None else os.pipe()
         self._told = os.fdopen(told, "rb", buffering=0)
         self._status: int | None = None
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", launch, str(telling), str(held), *self._arguments],
-            stdin=follower if self._piped is None else subprocess.PIPE,
-            stdout=follower,
-            stderr=follower,
+        self._leading = self._lead((stdin, follower, follower), telling, held)
+        for each in (follower, telling, held, stdin):
+            os.close(each)
+        if fed is not None and self._piped is not None:
+            with os.fdopen(fed, "wb") as file:
+                file.write(self._piped)
+        self.process_id = int(self._told.readline())
+        return self
+
+    def _lead(self, streams: tuple[int, int, int], telling: int, held: int) -> Forked | subprocess.Popen[bytes]:
+        """Start the process that the terminal belongs to, and that starts the command."""
+        terminal = 0 if self._piped is None else 2
+        if can_fork(self._environment):
+            return Forked(
+                self._arguments,
+                environment=self._environment,
+                streams=(*streams, telling, held),
+                folder=self._folder,
+                terminal=terminal,
+            )
+        stdin, stdout, stderr = streams
+        return subprocess.Popen(
+            [sys.executable, _LEADING, *map(str, (terminal, telling, held)), *self._arguments],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
             cwd=self._folder,
             env=self._environment,
             start_new_session=True,
             pass_fds=(telling, held),
         )
-        for each in (follower, telling, held):
-            os.close(each)
-        if self._piped is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.write(self._piped)
-            self._process.stdin.close()
-        self.process_id = int(self._told.readline())
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -118,7 +109,7 @@ class Terminal:
         if not select.select([self._told], [], [], 0)[0] and self._status is None:
             os.kill(self.process_id, signal.SIGKILL)
         os.close(self._holding)
-        self._process.wait()
+        self._leading.wait(TIMEOUT_S)
         self._told.close()
         os.close(self._leader)
 
