@@ -87,7 +87,7 @@ def test_usage_without_replies_is_said(talk: Command) -> None:
     assert talk("usage", "--tools").stderr == "turnlog: no tools were called yet\n"
     assert "by" in talk.refused("usage", "--by", "moon")
     assert talk.refused("usage", "--by", "model", "--tools") == (
-        "usage: --by sums tokens, and --tools counts calls: give one of them"
+        "usage: --by, --model, --since and --until are of tokens, and --tools counts calls"
     )
 
 
@@ -104,6 +104,9 @@ def test_usage_is_a_table(turnlog: Command) -> None:
     counts |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     assert one == {"key": "one", "replies": 1, "untold": 0, "usage": counts}
     assert (two["replies"], two["usage"]["total_tokens"]) == (2, 20)
+    [only] = turnlog.ok("usage", "--by", "model", "--json", "--model", "t*", "--since", "today").json_lines
+    assert only == two
+    assert turnlog("usage", "--until", "yesterday").stderr == "turnlog: none of the replies is such a one\n"
 
 
 @pytest.mark.parametrize("by", ["model", "thread"])

@@ -221,24 +221,31 @@ class Feeds:
             _log.info("all turns are looked at: %s", error)
             return None
 
-    def usage(self, by: By = "day", *, progress: Progress | None = None) -> list[UsageSum]:
+    def usage(
+        self, by: By = "day", *, which: TurnFilter = EVERY_TURN, progress: Progress | None = None
+    ) -> list[UsageSum]:
         """Return the tokens that replies took, by day (UTC), model, provider, thread or bookmark.
 
         A reply in two threads counts in both.
 
+        Args:
+            by: what to sum by.
+            which: only replies of a time or a model.
+            progress: told now and then while the projection is brought up to date.
+
         Raises:
-            MetaError: `by` is none of these.
+            MetaError: `by` is none of these, or `which` is no filter.
             StoreError: the projection cannot be brought up to date.
         """
         self._bring_up(UsageOfTurns.name, progress)
         with self.store.read() as transaction, self.target.reader() as db:
-            return UsageView(db).by(by, transaction)
+            return UsageView(db).by(by, transaction, which)
 
-    def total_usage(self, *, progress: Progress | None = None) -> UsageSum:
-        """Return the tokens that all replies took."""
+    def total_usage(self, *, which: TurnFilter = EVERY_TURN, progress: Progress | None = None) -> UsageSum:
+        """Return the tokens that all replies took, or those of a time or a model: see `usage`."""
         self._bring_up(UsageOfTurns.name, progress)
         with self.target.reader() as db:
-            return UsageView(db).total()
+            return UsageView(db).total(which)
 
     def tools(self, *, progress: Progress | None = None) -> list[ToolSum]:
         """Return what became of the calls of each tool, the one with most calls first. Sealed turns do not count."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from turnlog.errors import ContentError
 from turnlog.events import TOOL_END, TURN, Arrival, meta_of, turn_meta
-from turnlog.events.times import ms_of, parse_time, said_at
+from turnlog.events.times import ms_of, parse_time, said_at, us_of
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.model.blocks import ToolResult, ToolUse, decode_content
@@ -18,6 +18,7 @@ from turnlog.model.meta import TurnMeta, Usage
 from turnlog.model.plain import check_one_of
 from turnlog.model.tool_calls import WITHOUT_A_CALL, ToolEndMeta
 from turnlog.projections.bookmarks import moved_head
+from turnlog.projections.filters import EVERY_TURN, TurnFilter, check_filter
 from turnlog.projections.threads import threads_of
 from turnlog.projections.turns import find_links
 from turnlog.store import ReadTransaction
@@ -49,11 +50,12 @@ class UsageOfTurns(Projection):
     """The tokens that each reply of a model took. Counts are public: an erased reply keeps them, but no bookmark."""
 
     name = "usage"
-    version = 3
+    version = 4
     topics = (TURN,)
     schema = (
         "CREATE TABLE usage_turns (position INTEGER PRIMARY KEY, stream TEXT NOT NULL,"
-        " stream_position INTEGER NOT NULL, day TEXT NOT NULL, model TEXT, provider TEXT, bookmark TEXT,"
+        " stream_position INTEGER NOT NULL, time_us INTEGER NOT NULL, day TEXT NOT NULL,"
+        " model TEXT, provider TEXT, bookmark TEXT,"
         f" {', '.join(f'{name} INTEGER NOT NULL' for name in _TOKENS)})",
     )
     tables = ("usage_turns",)
@@ -65,13 +67,15 @@ class UsageOfTurns(Projection):
         if meta.role != "assistant":
             return
         usage = meta.usage or Usage()
+        said = said_at(meta, recorded.header.time)
         db.execute(
-            f"INSERT INTO usage_turns VALUES (?, ?, ?, ?, ?, ?, ?, {', '.join('?' * len(_TOKENS))})",
+            f"INSERT INTO usage_turns VALUES (?, ?, ?, ?, ?, ?, ?, ?, {', '.join('?' * len(_TOKENS))})",
             (
                 event.global_position,
                 event.originator_id,
                 event.originator_version,
-                said_at(meta, recorded.header.time).date().isoformat(),
+                us_of(said),
+                said.date().isoformat(),
                 meta.model or None,
                 meta.provider or None,
                 # The table is not sealed.
@@ -214,22 +218,26 @@ class UsageView:
         """Take a cursor."""
         self._db = db
 
-    def by(self, by: By, transaction: ReadTransaction) -> list[UsageSum]:
-        """Return sums by something. A reply in two threads counts in both.
+    def by(self, by: By, transaction: ReadTransaction, which: TurnFilter = EVERY_TURN) -> list[UsageSum]:
+        """Return sums of the replies that are wanted, by something. A reply in two threads counts in both.
 
         Raises:
-            MetaError: it is none of `BY`.
+            MetaError: it is none of `BY`, or `which` is no filter.
         """
         check_one_of(by, BY, "by")
+        check_filter(which)
         if by == "thread":
-            return self._by_thread(transaction)
-        rows = self._rows(f"SELECT {by}, {_SUMS} FROM usage_turns GROUP BY {by} ORDER BY {by} NULLS FIRST")
-        return [self._sum(key, row) for key, *row in rows]
+            return self._by_thread(transaction, which)
+        return [_sum(key, sums) for key, sums in self._sums(by, which).items()]
 
-    def total(self) -> UsageSum:
-        """Return the sum of all."""
-        [row] = self._rows(f"SELECT {_SUMS} FROM usage_turns")
-        return self._sum(None, row)
+    def total(self, which: TurnFilter = EVERY_TURN) -> UsageSum:
+        """Return the sum of all replies that are wanted.
+
+        Raises:
+            MetaError: `which` is no filter.
+        """
+        check_filter(which)
+        return _sum(None, _added(*self._sums("model", which).values()))
 
     def tools(self) -> list[ToolSum]:
         """Return what became of the calls of each tool, the one with most calls first."""
@@ -255,37 +263,63 @@ class UsageView:
             for name, calls, results, errors, ms, timed, not_called in rows
         ]
 
-    def _by_thread(self, transaction: ReadTransaction) -> list[UsageSum]:
+    def _by_thread(self, transaction: ReadTransaction, which: TurnFilter) -> list[UsageSum]:
         found: dict[str, list[int]] = {}
-        whole = self._rows(f"SELECT stream, MAX(stream_position), {_SUMS} FROM usage_turns GROUP BY stream")
-        for stream, last, *sums in whole:
+        lasts = dict[str, int](self._rows("SELECT stream, MAX(stream_position) FROM usage_turns GROUP BY stream"))
+        for stream, sums in self._sums("stream", which).items():
             # Where a merge comes in, what follows is of more threads.
             merges = {link.child_position for link in find_links(transaction, "child_stream = ?", stream)}
-            starts = sorted({0, *(start for start in merges if start <= last)})
+            starts = sorted({0, *(start for start in merges if start <= lasts[stream])})
             parts = [sums]
             if len(starts) > 1:
-                parts = [self._of_part(stream, *part) for part in zip(starts, [*starts[1:], last + 1], strict=True)]
+                spans = zip(starts, [*starts[1:], lasts[stream] + 1], strict=True)
+                parts = [self._of_part(stream, span, which) for span in spans]
             for start, part in zip(starts, parts, strict=True):
                 for thread in threads_of(transaction, stream, start) if part[0] else ():
-                    before = found.setdefault(thread, [0] * len(part))
-                    found[thread] = [one + more for one, more in zip(before, part, strict=True)]
-        return [self._sum(thread, row) for thread, row in sorted(found.items())]
+                    found[thread] = _added(found.get(thread, _NOTHING), part)
+        return [_sum(thread, sums) for thread, sums in sorted(found.items())]
 
-    def _of_part(self, stream: str, start: int, end: int) -> list[int]:
+    def _of_part(self, stream: str, span: tuple[int, int], which: TurnFilter) -> list[int]:
         """Return the sums of what is in a stream from a position on, and before another one."""
-        [row] = self._rows(
-            f"SELECT {_SUMS} FROM usage_turns WHERE stream = ? AND stream_position BETWEEN ? AND ?",
-            (stream, start, end - 1),
-        )
-        return list(row)
+        start, end = span
+        part = "stream = ? AND stream_position BETWEEN ? AND ?", (stream, start, end - 1)
+        return _added(*self._sums("stream", which, *part).values())
+
+    def _sums(
+        self, key: str, which: TurnFilter, condition: str = "TRUE", values: Sequence[Any] = ()
+    ) -> dict[Any, list[int]]:
+        """Return the sums of replies that are wanted, by a column, in its order, those that have none there first."""
+        if which.role not in (None, "assistant"):
+            return {}
+        bounds = [("time_us >= ?", which.since), ("time_us < ?", which.until)]
+        given = [(bound, us_of(time)) for bound, time in bounds if time is not None]
+        found: dict[Any, list[int]] = {}
+        for each, model, *sums in self._rows(
+            f"SELECT {key}, model, {_SUMS} FROM usage_turns"
+            f" WHERE {' AND '.join((condition, *(bound for bound, _ in given)))}"
+            f" GROUP BY {key}, model ORDER BY {key} NULLS FIRST",
+            (*values, *(us for _, us in given)),
+        ):
+            if which.takes_model(model):
+                found[each] = _added(found.get(each, _NOTHING), sums)
+        return found
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._db.execute(statement, values).fetchall()
 
-    def _sum(self, key: str | None, row: Sequence[Any]) -> UsageSum:
-        replies, untold, *tokens = row
-        usage = Usage(**dict[str, int](zip(_TOKENS, tokens, strict=True)))
-        return UsageSum(key=key, replies=replies, untold=untold, usage=usage)
+
+_NOTHING = (0, 0, *(0 for _ in _TOKENS))
+"""The sums of no replies: their number, that of those that say nothing, and their tokens."""
+
+
+def _added(*parts: Sequence[int]) -> list[int]:
+    return [sum(column) for column in zip(_NOTHING, *parts, strict=True)]
+
+
+def _sum(key: str | None, sums: Sequence[int]) -> UsageSum:
+    replies, untold, *tokens = sums
+    usage = Usage(**dict[str, int](zip(_TOKENS, tokens, strict=True)))
+    return UsageSum(key=key, replies=replies, untold=untold, usage=usage)
 
 
 _UNTOLD = f"CASE WHEN {' AND '.join(f'{name} = 0' for name in _TOKENS)} THEN 1 ELSE 0 END"

@@ -6,13 +6,13 @@ import random
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -639,6 +639,75 @@ def test_usage_adds_up(log: TurnLog) -> None:
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("bookmark")} == expected
     roots = {log.ancestry(name)[0].id: sums for name, sums in expected.items()}
     assert {each.key: (each.replies, each.usage.output_tokens) for each in log.feeds.usage("thread")} == roots
+
+
+USED = [
+    TurnFilter(model="great-*"),
+    TurnFilter(model="small"),
+    TurnFilter(model="*"),
+    TurnFilter(model="none"),
+    TurnFilter(role="assistant"),
+    TurnFilter(role="user"),
+    TurnFilter(since=DAY + timedelta(days=3)),
+    TurnFilter(until=DAY + timedelta(days=3, hours=1)),
+    TurnFilter(since=DAY + timedelta(days=1), until=DAY + timedelta(days=5), model="small"),
+    TurnFilter(since=DAY + timedelta(days=3), until=DAY + timedelta(days=3, microseconds=1)),
+]
+
+
+@pytest.mark.parametrize("which", USED, ids=str)
+def test_usage_of_a_time_or_a_model_adds_up(log: TurnLog, which: TurnFilter) -> None:
+    """To the microsecond, and also where threads fork and merge: as the turns that are found say themselves."""
+    source = random.Random(3)
+    ids: list[str] = []
+    for number in range(80):
+        parents = source.sample(ids, min(len(ids), source.choice([0, 1, 1, 1, 2])))
+        role = source.choice(["user", "assistant"])
+        model = source.choice(MODELS) if role == "assistant" else None
+        usage = source.choice([None, {"input_tokens": number, "output_tokens": source.randrange(9)}])
+        said = DAY + timedelta(
+            days=source.randrange(7), hours=source.choice([0, 1]), microseconds=source.choice([0, 1])
+        )
+        turn = log.add_turn(
+            str(number),
+            role=role,
+            continues=parents,
+            bookmark=False,
+            reply=None if model is None else ReplyFacts(model=model, usage=usage),
+            origin=Origin(format="ours", ids=[str(number)], timestamp=said.isoformat()),
+        )
+        ids.append(turn.id)
+    wanted = [turn for turn in log.latest(None, which=which) if turn.role == "assistant"]
+
+    def check(by: Literal["day", "model", "thread"], keys: Callable[[Turn], Iterable[str | None]]) -> None:
+        expected: dict[str | None, list[int]] = {}
+        for turn in wanted:
+            used = turn.meta.usage or Usage()
+            counts = (1, int(used == Usage()), used.input_tokens, used.output_tokens)
+            for key in keys(turn):
+                sums = expected.get(key, [0, 0, 0, 0])
+                expected[key] = [one + more for one, more in zip(sums, counts, strict=True)]
+        found = log.feeds.usage(by, which=which)
+        order = [(each.key is not None, each.key or "") for each in found]
+        assert order == sorted(order)
+        assert {
+            each.key: [each.replies, each.untold, each.usage.input_tokens, each.usage.output_tokens] for each in found
+        } == expected
+
+    check("model", lambda turn: [turn.meta.model])
+    check("day", lambda turn: [str(turn.meta.origin and turn.meta.origin.timestamp)[:10]])
+    check("thread", lambda turn: {each.id for each in log.ancestry(turn.id) if not each.meta.continues})
+    total = log.feeds.total_usage(which=which)
+    assert total.replies == len(wanted)
+    assert total.usage.input_tokens == sum((turn.meta.usage or Usage()).input_tokens for turn in wanted)
+
+
+def test_usage_of_what_is_no_filter_is_refused(log: TurnLog) -> None:
+    """Nothing of it gets into a statement."""
+    wrong: Any = {"model": "m"}
+    for method in (log.feeds.usage, log.feeds.total_usage):
+        with pytest.raises(MetaError, match=r"^which: expected TurnFilter, got dict$"):
+            method(which=wrong)
 
 
 def test_counts_that_no_reply_has_are_bounded(log: TurnLog) -> None:

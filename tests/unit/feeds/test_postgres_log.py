@@ -217,6 +217,9 @@ def test_both_engines_count_the_same(pair: Pair) -> None:
     for by in ("day", "model", "provider", "thread", "bookmark"):
         assert there.feeds.usage(by) == here.feeds.usage(by), by
         assert here.feeds.usage(by)
+        for which in (TurnFilter(model="o*"), TurnFilter(since=datetime(2026, 1, 1, tzinfo=UTC), model="two")):
+            assert there.feeds.usage(by, which=which) == here.feeds.usage(by, which=which), (by, which)
+            assert here.feeds.usage(by, which=which)
     assert there.feeds.total_usage() == here.feeds.total_usage()
     assert there.feeds.tools() == here.feeds.tools()
     assert {each.name for each in here.feeds.tools()} == {"add", "nope"}

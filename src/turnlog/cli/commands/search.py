@@ -18,7 +18,7 @@ from turnlog.cli.progress import progress_bar
 from turnlog.cli.rows import shown_ids, when
 from turnlog.cli.text import count, one_line, piece_of_line
 from turnlog.feeds.search import LIMIT_MAX, Found
-from turnlog.feeds.usage import ToolSum, UsageSum
+from turnlog.feeds.usage import By, ToolSum, UsageSum
 from turnlog.feeds.words import MARKS
 from turnlog.projections import TurnFilter
 
@@ -106,45 +106,69 @@ def usage(
         Literal["day", "model", "provider", "thread", "bookmark"] | None,
         Parameter(help="What to sum by: by default day, of UTC."),
     ] = None,
+    model: Annotated[str | None, Parameter(help="Only replies of this model; patterns as 'claude-*' are fine.")] = None,
+    since: Annotated[
+        str | None,
+        Parameter(help="Only what was said then or later: 2026-01-31, yesterday, 2026-01-31T15:00Z, 48h."),
+    ] = None,
+    until: Annotated[str | None, Parameter(help="Only what was said before then.")] = None,
     tools: Annotated[
         bool, Parameter(negative=(), help="What tools were called instead, and what became of it.")
     ] = False,
     common: Common = COMMON,
 ) -> None:
     """Print what replies of models took: their number, and tokens. Brought up to date first."""
-    if tools and by is not None:
-        raise UsageError("usage: --by sums tokens, and --tools counts calls: give one of them")
-    key = by or "day"
-    screen, sealed, total = Screen.of_stdout(), False, None
+    if tools:
+        if (by, model, since, until) != (None,) * 4:
+            raise UsageError("usage: --by, --model, --since and --until are of tokens, and --tools counts calls")
+        _print_tools(common)
+        return
+    after, before = parse_span(since, until)
+    _print_usage(by or "day", TurnFilter(since=after, until=before, model=model), common)
+
+
+def _print_usage(by: By, which: TurnFilter, common: Common) -> None:
+    screen = Screen.of_stdout()
     with common.open() as log, progress_bar("counting") as progress:
-        if tools:
-            sums = log.feeds.tools(progress=progress)
-            with log.store.read() as transaction:
-                sealed = transaction.seal_policy() is not None
-            rows = [_tool_row(each) for each in sums]
-            head = ["tool", "calls", "results", "errors", "mean time", "not called"]
-        else:
-            sums = log.feeds.usage(key, progress=progress)
-            names = [each.key or "-" for each in sums]
-            threads = [log.turn(name) for name in names] if key == "thread" else []
-            short = shown_ids(log, threads, screen)
-            rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
-            total = log.feeds.total_usage()
-            rows += [_row(total, "all")] if len(sums) > 1 else []
-            head = [key, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"]
+        sums = log.feeds.usage(by, which=which, progress=progress)
+        names = [each.key or "-" for each in sums]
+        threads = [log.turn(name) for name in names] if by == "thread" else []
+        short = shown_ids(log, threads, screen)
+        total = log.feeds.total_usage(which=which)
+        there_are = total.replies or log.feeds.total_usage().replies
+    if common.json:
+        write_json_lines(map(_record, sums))
+        return
+    if total.untold:
+        note(f"replies that do not say what they took count as 0: {total.untold:,} of {total.replies:,}")
+    if not sums:
+        note("none of the replies is such a one" if there_are else "no replies of models yet")
+        return
+    rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
+    rows += [_row(total, "all")] if len(sums) > 1 else []
+    table = _table([by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"], rows)
+    screen.table(table if screen.width is None else _without_zeros(table), least=_NAME_LEAST)
+
+
+def _print_tools(common: Common) -> None:
+    screen = Screen.of_stdout()
+    with common.open() as log, progress_bar("counting") as progress:
+        sums = log.feeds.tools(progress=progress)
+        with log.store.read() as transaction:
+            sealed = transaction.seal_policy() is not None
     if sealed:
         note("calls in sealed turns are not counted: what is sealed is not indexed")
     if common.json:
         write_json_lines(map(_record, sums))
-        return
-    if total is not None and total.untold:
-        note(f"replies that do not say what they took count as 0: {total.untold:,} of {total.replies:,}")
-    if not sums:
-        if not sealed:
-            note("no tools were called yet" if tools else "no replies of models yet")
-        return
-    table: list[list[Piece]] = [[(name, "dim") for name in head], *rows]
-    screen.table(table if tools or screen.width is None else _without_zeros(table), least=_NAME_LEAST)
+    elif sums:
+        head = ["tool", "calls", "results", "errors", "mean time", "not called"]
+        screen.table(_table(head, list(map(_tool_row, sums))), least=_NAME_LEAST)
+    elif not sealed:
+        note("no tools were called yet")
+
+
+def _table(head: list[str], rows: list[list[Piece]]) -> list[list[Piece]]:
+    return [[(name, "dim") for name in head], *rows]
 
 
 def _record(each: UsageSum | ToolSum) -> dict[str, Any]:
