@@ -22,6 +22,7 @@ import selectors
 import signal
 import socket
 import socketserver
+import struct
 import subprocess
 import sys
 import threading
@@ -50,6 +51,10 @@ _PYTHON = ("PYTHON", "LC_", "LANG")
 """What the names of variables begin with that Python reads as it starts."""
 
 
+_ENDED = struct.Struct("=iq")
+"""What is told of a process that has ended: its exit status and the memory that it took at most, in bytes."""
+
+
 class _Job(NamedTuple):
     arguments: list[str]
     environment: dict[str, str]
@@ -66,7 +71,14 @@ def can_fork(environment: Mapping[str, str]) -> bool:
 
 
 class Forked:
-    """A command that runs in a process of its own, with streams that are given to it."""
+    """A command that runs in a process of its own, with streams that are given to it.
+
+    Attributes:
+        pid: the process.
+        peak_bytes: how much memory it took at most, with that of the copied process; 0 until it has ended.
+    """
+
+    peak_bytes = 0
 
     def __init__(
         self,
@@ -100,10 +112,11 @@ class Forked:
         with self._connection as connection:
             connection.settimeout(timeout_s)
             try:
-                return int.from_bytes(connection.recv(4), signed=True)
+                status, self.peak_bytes = _ENDED.unpack(connection.recv(_ENDED.size))
             except TimeoutError:
                 os.kill(self.pid, signal.SIGKILL)
                 raise
+            return status
 
 
 def run_forked(
@@ -193,7 +206,13 @@ def _copied() -> socket.socket:
             [sys.executable, "-m", "tests.cli.forked", str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | {"PYTHONPATH": str(ROOT)},
+            env={
+                **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+                "PYTHONPATH": str(ROOT),
+                # What is freed goes back to the system at once, as with larger texts it does in any case: so what a
+                # command takes at most is in proportion.
+                "MALLOC_MMAP_THRESHOLD_": "65536",
+            },
         )
     atexit.register(process.wait)
     atexit.register(ours.close)  # the last that was registered is called first
@@ -216,9 +235,9 @@ def _serve(control: socket.socket) -> None:
                     process_id, connection = key.data
                     selector.unregister(key.fd)
                     os.close(key.fd)
-                    _, ended = os.waitpid(process_id, 0)
+                    _, ended, used = os.wait4(process_id, 0)
                     with connection, suppress(OSError):
-                        connection.sendall(os.waitstatus_to_exitcode(ended).to_bytes(4, signed=True))
+                        connection.sendall(_ENDED.pack(os.waitstatus_to_exitcode(ended), used.ru_maxrss * 1024))
                     continue
                 asked, descriptors, _, _ = socket.recv_fds(control, 1, 1 + _STREAMS + _LEADING)
                 if not asked:

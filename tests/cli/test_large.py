@@ -5,15 +5,15 @@ import json
 import operator
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli import transcripts
 from tests.cli.command import Command
+from tests.cli.forked import Forked, can_fork
 from tests.cli.proving import NAME, SigningCommand
 from tests.servers.receiver import Receiver
 from tests.soak import SOAK
@@ -24,7 +24,11 @@ from turnlog.interop.exports import WRITERS
 
 TEXT_BYTES = 200 * 1024 * 1024 if SOAK else 8 * 1024 * 1024
 TIMES_MAX = 2.5
-pytestmark = pytest.mark.timeout(900 if SOAK else 120)
+TIMEOUT_S = 900 if SOAK else 120
+pytestmark = [
+    pytest.mark.timeout(TIMEOUT_S),
+    pytest.mark.skipif(not can_fork({}), reason="what a command takes is told of copied processes, as on Linux"),
+]
 ASKING_TIMES_MAX = (2.5, 2.5, 2.5) if SOAK else (3.5, 3.5, 4.5)
 """Twice asking, and checking that. Requests of 8 MB are kept for the next one, and those of 200 MB are not."""
 
@@ -87,61 +91,23 @@ PROVING = {
 }
 """By how a call came to have the large text: asked with it, answered with it, or asked in a log that is sealed."""
 
-_LAUNCHER = """
-import os, sys
-files = [(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0), (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-child = os.posix_spawn(sys.executable, [sys.executable, "-m", "turnlog", *sys.argv[2:]], os.environ, file_actions=files)
-_, status, used = os.wait4(child, 0)
-print(os.waitstatus_to_exitcode(status), used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-"""
-"""Linux counts the memory of whoever starts a process as its own, and so a small process starts the command."""
-
-_FORKING = """
-import os, sys
-import turnlog.cli.commands.evidence, turnlog.cli.commands.feed, turnlog.cli.commands.transfer
-from turnlog.cli import main
-
-for line in sys.argv[1:]:
-    child = os.fork()
-    if not child:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.argv = ["turnlog", *line.split()]
-        os._exit(main())
-    _, status, used = os.wait4(child, 0)
-    print(os.waitstatus_to_exitcode(status), used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-"""
-"""One command after the other, each in a copy of a process that has imported the most."""
-
 
 def peak(turnlog: Command, *arguments: str | Path, stdin: str | Path = os.devnull, **variables: str) -> int:
     """Run the command, and return the bytes of memory that it took at most."""
-    done = subprocess.run(
-        [sys.executable, "-c", _LAUNCHER, str(stdin), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        # What is freed goes back to the system at once. With larger texts it does so in any case.
-        env=turnlog.environment(MALLOC_MMAP_THRESHOLD_="65536", **variables),
-        check=True,
-    )
-    status, peak_bytes = map(int, done.stdout.split())
-    assert status == 0, done.stderr
-    return peak_bytes
+    words, environment = list(map(str, arguments)), turnlog.environment(**variables)
+    with Path(stdin).open("rb") as given, Path(os.devnull).open("wb") as nobody, TemporaryFile() as said:
+        command = Forked(words, environment=environment, streams=(given.fileno(), nobody.fileno(), said.fileno()))
+        status = command.wait(TIMEOUT_S)
+        said.seek(0)
+        assert status == 0, said.read().decode()
+    return command.peak_bytes
 
 
 def peaks_of(turnlog: Command, lines: Sequence[str]) -> list[int]:
     """Run commands, and return the bytes of memory that each took at most. `NEW` in them is a folder of the store."""
     folder = turnlog.store.with_suffix(".new")
     folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", _FORKING, *(line.replace("NEW", str(folder)) for line in lines)],
-        capture_output=True,
-        text=True,
-        env=turnlog.environment(MALLOC_MMAP_THRESHOLD_="65536"),
-        check=True,
-    )
-    outcomes = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    assert [status for status, _ in outcomes] == [0] * len(lines), done.stderr
-    return [peak_bytes for _, peak_bytes in outcomes]
+    return [peak(turnlog, *line.replace("NEW", str(folder)).split()) for line in lines]
 
 
 @pytest.fixture(scope="module")
