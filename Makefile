@@ -56,7 +56,7 @@ lint: $(VENV)/.dev ## check style and formatting (ruff)
 
 .PHONY: types
 types: $(VENV)/.dev ## check types, strictly (pyright)
-	@$(BIN)/pyright
+	@$(BIN)/pyright --threads
 
 .PHONY: contracts
 contracts: $(VENV)/.dev ## check that imports point down (import-linter)
