@@ -38,6 +38,7 @@ TurnlogError
 ├── SealError               a sealing key is missing, malformed or cannot be kept
 │   └── UnusableKeyError    one of them is damaged, or of another master key
 ├── HoldError               a legal hold refuses that something is erased
+├── PluginError             what another package adds failed, or cannot be used (the message names the package)
 ├── ToolServerError         an MCP server cannot be started, reached or understood
 ├── RunError                a run cannot begin or go on
 ├── OutputError             what a model said is not the value that was asked for
@@ -339,6 +340,10 @@ class UnusableKeyError(SealError):
 
 class HoldError(TurnlogError):
     """Say that a legal hold refuses that something is erased."""
+
+
+class PluginError(TurnlogError):
+    """Say that a class which another package adds failed, or cannot be used. The message names the package."""
 
 
 class ToolServerError(TurnlogError):

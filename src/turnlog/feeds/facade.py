@@ -288,8 +288,7 @@ class Feeds:
         Raises:
             MetaError: something of it is not what it should be.
         """
-        if not isinstance(sink, sinks.Sink):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
-            raise MetaError(f"sink: {type(sink).__name__} is no Sink: give such as JSONLines(folder)", field="sink")
+        sinks.check_sink(sink)
         if name is not None:
             self._check_name(name)
         given = (topics,) if isinstance(topics, str) else tuple(topics)

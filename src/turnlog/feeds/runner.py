@@ -19,6 +19,7 @@ from turnlog.errors import (
     ErasedError,
     MetaError,
     NotFoundError,
+    PluginError,
     SchemaError,
     StoreBusyError,
     StoreClosedError,
@@ -26,6 +27,7 @@ from turnlog.errors import (
     StoreError,
     StoreFullError,
     StoreReadOnlyError,
+    TurnlogError,
 )
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.building import build_of
@@ -36,6 +38,7 @@ from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
 from turnlog.feeds.stopping import Stopping
 from turnlog.feeds.targets import Target, check_open
 from turnlog.model.plain import check_done
+from turnlog.plugins import said
 from turnlog.record.fields import check_type
 from turnlog.store import Store
 from turnlog.store.pages import Page, check_dense, read_page
@@ -101,7 +104,8 @@ class Runner:
         payload could not be read: it may be there again. Erasures reach what it has folded, and the texts of errors,
         also while it is paused; at an event that is erased by now it goes on.
 
-        One whose tables cannot be made, or that does not fit the log, is raised once the others are up to date.
+        One whose tables cannot be made, that does not fit the log, or that leaves its transaction unusable, is raised
+        once the others are up to date.
 
         Args:
             names: which projections; by default all.
@@ -116,18 +120,25 @@ class Runner:
                 rolled back, or is another one.
             StoreReadOnlyError: there is something to fold, and the target cannot be written.
             StoreError: the log or the target cannot be used.
+            PluginError: a projection has left its transaction in a state in which nothing more can be done.
         """
         with self._stopping.once():
             return self._run(names, progress)
 
     def _run(self, names: Sequence[str], progress: Progress | None) -> list[Status]:
         chosen = self._chosen(names)
-        failed: list[StoreError] = []
+        failed: list[TurnlogError] = []
         for given in chosen:
             try:
                 self._bring_up(given, progress)
             except (SchemaError, StoreCutError) as error:
                 failed.append(error)
+            except (TurnlogError, OSError, MemoryError, RuntimeError):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever somebody's projection leaves behind
+                failure = PluginError(f"projection {given.name!r} failed ({said(error)}), and was rolled back")
+                failure.__cause__ = error
+                failed.append(failure)
         if failed:
             first, *others = failed
             for error in others:

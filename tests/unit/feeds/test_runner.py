@@ -24,6 +24,7 @@ from turnlog.errors import (
     ConflictError,
     MetaError,
     NotFoundError,
+    PluginError,
     SchemaError,
     StoreCutError,
     StoreError,
@@ -495,6 +496,29 @@ def test_all_that_cannot_be_made_are_named(log: TurnLog, target: AnyTarget) -> N
         runner(log, target, made("one", ["oops"], []), made("two", ["oops"], [])).run()
     [note] = caught.value.__notes__
     assert "'two'" in note
+
+
+def test_projection_that_leaves_its_connection_unusable_is_named_and_the_others_go_on(log: TurnLog) -> None:
+    """What it has done to it is no matter of one event; nothing of it is kept."""
+
+    class Odd(Words):
+        name = "odd"
+        schema = ("CREATE TABLE odd (turn TEXT, words INTEGER)",)
+        tables = ("odd",)
+
+        def fold(self, db: AnyCursor, event: LogEvent) -> None:
+            assert isinstance(db, sqlite3.Cursor)
+            db.connection.row_factory = lambda cursor, row: dict(
+                zip((each[0] for each in cursor.description), row, strict=True)
+            )
+            db.execute("INSERT INTO odd VALUES (?, 1)", (event.id,))
+
+    target = SQLiteTarget(":memory:")
+    turn = log.add_turn("one")
+    for _ in range(2):
+        with pytest.raises(PluginError, match=r"^projection 'odd' failed \(KeyError: 0\), and was rolled back$"):
+            runner(log, target, Odd(), Words()).run()
+        assert rows(target) == [(turn.id, 1)]
 
 
 def test_table_that_the_schema_does_not_make_is_named(log: TurnLog) -> None:

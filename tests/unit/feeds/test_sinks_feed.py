@@ -521,6 +521,55 @@ def test_what_is_no_sink_is_refused_at_once(filed: TurnLog) -> None:
         filed.feeds.feed(given)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", None),
+        ("kind", ""),
+        ("destination", 5),
+        ("takes_back", 1),
+        ("batch_events", 0),
+        ("batch_bytes", 1.5),
+        ("linger_s", -1),
+        ("topics", ["gpt.turn"]),
+        ("topics", (5,)),
+        ("takes_back", True),
+    ],
+)
+def test_sink_whose_attributes_no_feed_can_go_by_is_refused_at_once(filed: TurnLog, field: str, value: object) -> None:
+    """What a feed keeps of it would be unreadable for all feeds; one that takes back has to have a way to."""
+    healthy = filed.feeds.feed(Shelf(), name="healthy")
+    filed.add_turn("a")
+    healthy.run()
+    odd = type("Odd", (Shelf,), {field: value})
+    with pytest.raises(MetaError, match=rf"^sink 'Odd': its {field} (is|are) "):
+        filed.feeds.feed(odd(), name="odd")
+    assert [status.name for status in filed.feeds.all()] == ["healthy"]
+
+
+def test_what_goes_wrong_first_is_what_is_raised(filed: TurnLog) -> None:
+    """Also where the sink cannot be closed then, which is told beside."""
+
+    class Odd(Shelf):
+        def close(self) -> None:
+            raise ValueError("stuck")
+
+    filed.add_turn("a")
+    with pytest.raises(SinkError, match="full") as caught:
+        filed.feeds.feed(Odd(SinkError("full", sink="odd"))).run()
+    assert caught.value.__notes__ == ["and it could not be closed: ValueError: stuck"]
+    with pytest.raises(ValueError, match="stuck"):
+        filed.feeds.feed(Odd()).run()
+
+
+def test_sink_that_opens_at_no_place_is_refused(filed: TurnLog) -> None:
+    """With what to return."""
+    filed.add_turn("a")
+    odd = type("Odd", (Shelf,), {"open": lambda _self, _store: "here"})
+    with pytest.raises(MetaError, match=r"^open of sink 'Odd' returned 'str': return a Place, or None$"):
+        filed.feeds.feed(odd()).run()
+
+
 def test_stopped_feed_can_be_begun_again(filed: TurnLog) -> None:
     """It runs, and follows until it is stopped again."""
     shelf = Shelf()

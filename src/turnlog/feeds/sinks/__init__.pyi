@@ -1,5 +1,5 @@
 from .feed import Feed
-from .interface import Batch, Choice, Place, Sink, SinkRecord
+from .interface import Batch, Choice, Place, Sink, SinkRecord, check_sink
 from .jetstream import JetStream
 from .jsonl import JSONLines
 from .moving import move
@@ -25,6 +25,7 @@ __all__ = [
     "Sink",
     "SinkRecord",
     "Webhook",
+    "check_sink",
     "delivered_to",
     "move",
     "status_of",

@@ -35,6 +35,7 @@ from turnlog.feeds.sinks.states import FeedState, FeedStates
 from turnlog.feeds.sinks.status import FeedStatus, status_of, way_on
 from turnlog.feeds.stopping import Stopping
 from turnlog.model.plain import check_done
+from turnlog.plugins import said
 from turnlog.store import Store
 from turnlog.store.waiting import Latch
 
@@ -218,13 +219,12 @@ class Feed:
             running = Running(self._states, reader, state)
             place: Place | None = None
             try:
-                try:
-                    if not running.is_kept:
-                        # Nothing is made for a feed that cannot begin.
-                        reader.check(state)
-                    if delivers:
-                        check_alone(self._states, self.name, self._sink)
-                    place = self._done("open", self._sink.open(self._store))
+                if not running.is_kept:
+                    # Nothing is made for a feed that cannot begin.
+                    reader.check(state)
+                if delivers:
+                    check_alone(self._states, self.name, self._sink)
+                with self._opened() as place:
                     if delivers:
                         # From here on no other one can open it: one that had begun before is kept by now.
                         check_alone(self._states, self.name, self._sink)
@@ -233,8 +233,6 @@ class Feed:
                     elif (first := self._sink.lost_from()) is not None:
                         running.lost(first)
                     yield running
-                finally:
-                    self._done("close", self._sink.close())
             except StoreClosedError:
                 raise
             except StoreCutError as error:
@@ -247,6 +245,23 @@ class Feed:
             finally:
                 if not running.is_kept:
                     self._states.remove(self.name)
+
+    @contextmanager
+    def _opened(self) -> Generator[Place | None]:
+        """Hold the sink open, and give how far its destination has come. What goes wrong first is what is raised."""
+        try:
+            place = self._done("open", self._sink.open(self._store))
+            if not isinstance(place, Place | None):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+                what = f"returned {type(place).__name__!r}: return a Place, or None"
+                raise MetaError(f"open of sink {type(self._sink).__name__!r} {what}", field="open")
+            yield place
+        except BaseException as error:
+            try:
+                self._sink.close()
+            except Exception as other:  # noqa: BLE001 - whatever it is
+                error.add_note(f"and it could not be closed: {said(other)}")
+            raise
+        self._done("close", self._sink.close())
 
     def _cut(self, running: Running, place: Place | None, error: StoreCutError) -> StoreCutError:
         """Return the error for a log that was cut or rolled back, or is another one, with what can be done."""

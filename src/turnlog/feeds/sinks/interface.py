@@ -15,16 +15,16 @@ A feed calls a sink from one thread, delivers batches in order, and opens no des
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from turnlog.digest import sri_bytes
-from turnlog.errors import SinkError
+from turnlog.errors import MetaError, SinkError
 from turnlog.events import Recorded
 from turnlog.model.long_strings import json_pieces
 from turnlog.model.pieces import PIECE
@@ -264,3 +264,36 @@ class Sink(ABC):
             retryable=retryable,
             retry_after_s=retry_after_s,
         )
+
+
+def check_sink(sink: object) -> Sink:
+    """Return a sink whose attributes are what a feed keeps, and goes by.
+
+    Raises:
+        MetaError: one of them is not, or it is no sink.
+    """
+    if not isinstance(sink, Sink):
+        raise MetaError(f"sink: {type(sink).__name__} is no Sink: give such as JSONLines(folder)", field="sink")
+    for field, (kinds, least) in _ATTRIBUTES.items():
+        value = getattr(sink, field, None)
+        if type(value) not in kinds or value < least:
+            said = f"sink {type(sink).__name__!r}: its {field} is {value!r}"
+            raise MetaError(f"{said}: give a {kinds[0].__name__}{' from 1' if least == 1 else ''}", field="sink")
+    topics = cast("object", sink.topics)
+    if not isinstance(topics, tuple) or any(type(topic) is not str for topic in cast("tuple[object, ...]", topics)):
+        raise MetaError(f"sink {type(sink).__name__!r}: its topics are {topics!r}: give a tuple of texts", field="sink")
+    if sink.takes_back and type(sink).forget is Sink.forget:
+        raise MetaError(f"sink {type(sink).__name__!r}: its takes_back is true, and it has no `forget`", field="sink")
+    return sink
+
+
+_ATTRIBUTES: Mapping[str, tuple[tuple[type[Any], ...], Any]] = {
+    "kind": ((str,), "\0"),
+    "destination": ((str,), "\0"),
+    **dict.fromkeys(
+        ("takes_back", "wants_erasures", "reads_content", "keeps_batches", "knows_place"), ((bool,), False)
+    ),
+    **dict.fromkeys(("batch_events", "batch_bytes"), ((int,), 1)),
+    "linger_s": ((float, int), 0),
+}
+"""Attributes of a sink, with their types, and what each is at least: a text that is not empty is at least NUL."""
