@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.wires.postcard import Postcard
 
-from turnlog.model import Response
+from turnlog.model import Response, Usage
 from turnlog.providers import Provider
 from turnlog.providers.anthropic import Anthropic
 from turnlog.providers.bedrock import Bedrock
@@ -35,17 +35,31 @@ WIRES = Path(__file__).parents[1] / "golden" / "wires" / "replies"
 THINKING = "The user wants both notes compared. I will read them at once."
 TEXT = "I will read both files."
 CALLS = (("files___read", '{"path": "notes/a.md"}'), ("files___read", '{"path": "notes/b.md", "head": 10}'))
+TOGETHER = Usage(input_tokens=412, output_tokens=143, cache_read_input_tokens=2048)
+APART = Usage(input_tokens=412, output_tokens=82, reasoning_tokens=61, cache_read_input_tokens=2048)
+"""What the sample took, on wires that count what was thought apart from what was said, and on others."""
+
+
+def _events(wire: str, case: str) -> tuple[bytes, ...]:
+    return tuple((WIRES / wire / case / "events.jsonl").read_bytes().splitlines())
 
 
 def _sample(
-    wire: str, model: str, *, thinking: str | None = THINKING, natives: int = 0, complete: int | None = None
+    wire: str,
+    model: str,
+    usage: Usage,
+    *,
+    thinking: str | None = THINKING,
+    natives: int = 0,
+    complete: int | None = None,
 ) -> SampleReply:
     """Return the reply `parallel-calls` of a wire; `thinking` is None where the wire has none."""
-    folder = WIRES / wire / "parallel-calls"
     return SampleReply(
         model=model,
-        streamed=tuple((folder / "events.jsonl").read_bytes().splitlines()),
-        whole=(folder / "whole.json").read_bytes(),
+        streamed=_events(wire, "parallel-calls"),
+        whole=(WIRES / wire / "parallel-calls" / "whole.json").read_bytes(),
+        usage=usage,
+        failing=_events(wire, "error-event"),
         text=TEXT,
         thinking=thinking,
         calls=CALLS,
@@ -61,7 +75,7 @@ class TestAnthropic(ProviderSuite):
         return Anthropic()
 
     def sample(self) -> SampleReply:
-        return _sample("anthropic", "claude-sonnet-4-5-20250929", natives=2)
+        return _sample("anthropic", "claude-sonnet-4-5-20250929", TOGETHER, natives=2)
 
 
 class TestOpenAIChat(ProviderSuite):
@@ -71,7 +85,7 @@ class TestOpenAIChat(ProviderSuite):
         return OpenAIChat()
 
     def sample(self) -> SampleReply:
-        return _sample("openai_chat", "gpt-oss-120b", complete=12)
+        return _sample("openai_chat", "gpt-oss-120b", APART, complete=12)
 
 
 class TestOpenAIResponses(ProviderSuite):
@@ -81,17 +95,19 @@ class TestOpenAIResponses(ProviderSuite):
         return OpenAIResponses()
 
     def sample(self) -> SampleReply:
-        return _sample("openai_responses", "gpt-5-2025-08-07", natives=1)
+        return _sample("openai_responses", "gpt-5-2025-08-07", APART, natives=1)
 
 
 class TestGemini(ProviderSuite):
     """generateContent, with code that the provider ran itself."""
 
+    model_in_body = stream_in_body = False  # the URL says both
+
     def adapter(self) -> Provider:
         return Gemini()
 
     def sample(self) -> SampleReply:
-        return _sample("gemini", "gemini-2.5-pro", natives=2)
+        return _sample("gemini", "gemini-2.5-pro", APART, natives=2)
 
 
 class TestCohere(ProviderSuite):
@@ -101,7 +117,7 @@ class TestCohere(ProviderSuite):
         return Cohere()
 
     def sample(self) -> SampleReply:
-        return _sample("cohere", "command-a-reasoning-08-2025")
+        return _sample("cohere", "command-a-reasoning-08-2025", Usage(input_tokens=61, output_tokens=143))
 
 
 class TestCerebras(ProviderSuite):
@@ -111,17 +127,20 @@ class TestCerebras(ProviderSuite):
         return Cerebras()
 
     def sample(self) -> SampleReply:
-        return _sample("cerebras", "gpt-oss-120b")
+        return _sample("cerebras", "gpt-oss-120b", Usage(input_tokens=2460, output_tokens=82, reasoning_tokens=61))
 
 
 class TestBedrock(ProviderSuite):
     """Converse, with a redacted thought, and code that the provider ran itself. The usage comes after the end."""
 
+    model_in_body = stream_in_body = False  # the URL says both
+
     def adapter(self) -> Provider:
         return Bedrock()
 
     def sample(self) -> SampleReply:
-        return _sample("bedrock", "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", natives=2, complete=26)
+        model = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"
+        return _sample("bedrock", model, TOGETHER, natives=2, complete=26)
 
     # Roles have to alternate, so that turns of one role share a message, and the last message can grow.
 
@@ -199,4 +218,12 @@ class TestPostcard(ProviderSuite):
             thinking=THINKING,
             calls=CALLS,
             natives=1,
+            usage=Usage(input_tokens=9, output_tokens=4),
+            raw_stop_reason="tool_use",
+            failing=(streamed[0].encode(), b'{"type":"error","message":"out of ink"}'),
+            cut=(
+                streamed[0].encode(),
+                b'{"type":"block","index":0,"block":{"type":"text","text":"I will"}}',
+                b'{"type":"end","stop":"length"}',
+            ),
         )

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from msgspec import Struct
 
 from turnlog.errors import UnsupportedContentError
-from turnlog.model import ContextWindow, LossReport, Message, Response, Tool, content_bytes, parse_tools
+from turnlog.model import ContextWindow, LossReport, Message, Response, Tool, Usage, content_bytes, parse_tools
 from turnlog.providers import PreparedRequest, Provider, RawEvent
 
 TOOL = "files___read"
@@ -61,6 +61,10 @@ class SampleReply(Struct, frozen=True, kw_only=True):
         thinking: what its thinking blocks say, joined; None where the wire has no thinking.
         natives: how many native blocks there are.
         complete: how many events make a complete reply; None for all. What comes later says nothing of the content.
+        usage: what it took, all that it says of that; None where that is not checked.
+        raw_stop_reason: the provider's word for why it ended; None where that is not checked.
+        failing: events of another stream, in which the provider tells of an error; empty where that is not checked.
+        cut: events of another stream, whose text ends at the limit of tokens; likewise.
     """
 
     model: str
@@ -71,10 +75,22 @@ class SampleReply(Struct, frozen=True, kw_only=True):
     thinking: str | None = None
     natives: int = 0
     complete: int | None = None
+    usage: Usage | None = None
+    raw_stop_reason: str | None = None
+    failing: tuple[RawEvent, ...] = ()
+    cut: tuple[RawEvent, ...] = ()
 
 
 class ProviderHarness:
-    """What a subclass of the suite gives, and fixtures on top of it."""
+    """What a subclass of the suite gives, and fixtures on top of it.
+
+    Attributes:
+        model_in_body: whether a body says which model is asked; false of a wire that says so in the URL.
+        stream_in_body: whether it says that the reply is to be streamed, likewise.
+    """
+
+    model_in_body: ClassVar[bool] = True
+    stream_in_body: ClassVar[bool] = True
 
     def adapter(self) -> Provider:
         """Return a fresh adapter."""

@@ -37,6 +37,7 @@ from turnlog.testing.provider_harness import (
     parsed,
     recorded,
     says,
+    strings,
     window,
 )
 
@@ -170,6 +171,30 @@ class ProviderReplies(ProviderHarness):
         assert response.usage.total_tokens == sum(msgspec.structs.asdict(response.usage).values())
         assert response.raw_usage is not None
         assert isinstance(msgspec.json.decode(response.raw_usage), dict)
+
+    def test_reply_says_what_the_sample_says_of_it(self, reply: SampleReply, response: Response) -> None:
+        """What it took, each count in its place, and the provider's word for why it ended."""
+        if reply.usage is not None:
+            assert response.usage == reply.usage
+        if reply.raw_stop_reason is not None:
+            assert response.raw_stop_reason == reply.raw_stop_reason
+
+    def test_error_that_the_provider_tells_is_that_of_the_reply(self, provider: Provider, reply: SampleReply) -> None:
+        """With what it says."""
+        if reply.failing:
+            response = provider.aggregate(reply.failing, model=reply.model)
+            assert response.stop_reason == "error"
+            assert response.error is not None
+            said = [" ".join(text.split()) for text in strings(parsed(reply.failing[-1]))]
+            told = response.error.message
+            assert any(text in told for text in said), f"{told!r} has nothing of {said}"
+
+    def test_reply_that_is_cut_says_so(self, provider: Provider, reply: SampleReply) -> None:
+        """It is no reply that the model ended."""
+        if reply.cut:
+            response = provider.aggregate(reply.cut, model=reply.model)
+            assert (response.stop_reason, response.error) == ("length", None)
+            assert text_of(response)
 
     def test_response_can_be_written_and_recorded(self, response: Response) -> None:
         """A response is JSON, with the role of the one who speaks; its blocks come back from a payload as they were."""

@@ -15,7 +15,7 @@ from turnlog.errors import ContentError, UnsupportedContentError
 from turnlog.model import Message, Response
 from turnlog.model.chunked import Chunked
 from turnlog.model.window import ContextWindow
-from turnlog.providers import PreparedRequest, Provider
+from turnlog.providers import Capabilities, PreparedRequest, Provider
 from turnlog.testing.provider_harness import (
     TOOLS,
     ProviderHarness,
@@ -32,6 +32,7 @@ from turnlog.testing.provider_harness import (
     strings,
     window,
 )
+from turnlog.web_address import parsed as parsed_address
 
 IN_ORDER = (
     "mark-first",
@@ -61,6 +62,27 @@ def together(request: PreparedRequest) -> tuple[bytes, object]:
 class ProviderRequests(ProviderHarness):
     """Tests of `prepare_request`."""
 
+    # What it says of itself
+
+    def test_adapter_says_what_it_is(self, provider: Provider) -> None:
+        """By the attributes that calls and turns record, and those that reaching the provider takes."""
+        for field in ("name", "provider", "api", "version", "key_variable"):
+            value = getattr(provider, field, None)
+            assert isinstance(value, str), f"{field} is {value!r}: give a text"
+            assert value, f"{field} is empty"
+        assert isinstance(getattr(provider, "capabilities", None), Capabilities)
+        own = ("_models", "_open", "_aopen")
+        reaches = all(getattr(type(provider), name) is not getattr(Provider, name) for name in own)
+        assert hasattr(provider, "client") or reaches, f"give it a client, or {', '.join(own)}"
+        assert provider.base_url is None or parsed_address(provider.base_url) is not None
+
+    def test_nothing_is_printed(
+        self, provider: Provider, response: Response, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        """What a program prints is its own."""
+        prepare(provider, conversation(provider, response))
+        assert capfd.readouterr() == ("", "")
+
     # The same bytes
 
     @pytest.mark.parametrize("stream", [True, False])
@@ -78,6 +100,42 @@ class ProviderRequests(ProviderHarness):
         assert says(body, 'mark-äöü \u2028 🌿 " \\ \n\t')
         places = [place(request, mark) for mark in IN_ORDER]
         assert places == sorted(places)
+
+    def test_who_said_something_is_in_the_body(self, provider: Provider) -> None:
+        """Two conversations that differ in a role alone have other bodies."""
+        around = [message("user", "mark-before", turn="1"), message("user", "mark-after", turn="3")]
+        bodies = {
+            role: prepare(provider, [around[0], message(role, "mark-said", turn="2"), around[1]]).body
+            for role in ("user", "assistant", "system")
+        }
+        assert len(set(bodies.values())) == len(bodies)
+
+    def test_results_of_a_turn_stand_in_their_order(self, provider: Provider) -> None:
+        """That of their calls."""
+        names = [f"c.{number}" for number in range(4)]
+        calls = [call(name, f"mark-asked-{name}") for name in names]
+        results = [result(name, f"mark-told-{name}") for name in names]
+        messages = [
+            message("user", "mark-first", turn="1"),
+            message("assistant", *calls, turn="2"),
+            message("user", *results, turn="3"),
+        ]
+        body = prepare(provider, messages).body.decode()
+        for mark in ("mark-asked", "mark-told"):
+            places = [body.index(f"{mark}-{name}") for name in names]
+            assert places == sorted(places), mark
+
+    def test_body_says_what_is_asked_for(self, provider: Provider) -> None:
+        """Which model, and whether to stream, unless that is said elsewhere."""
+        messages = [message("user", "hi", turn="1")]
+        plain = prepare(provider, messages, model="model-a", stream=True).body
+        assert (prepare(provider, messages, model="model-b", stream=True).body != plain) is self.model_in_body
+        assert (prepare(provider, messages, model="model-a", stream=False).body != plain) is self.stream_in_body
+
+    def test_messages_come_last(self, provider: Provider, response: Response) -> None:
+        """Behind them is nothing but closing brackets, so that a longer conversation has the same beginning."""
+        for params in ({}, {"temperature": 0.5, "x_unknown": "mark-unknown"}):
+            assert prepare(provider, conversation(provider, response), params=params).closing.strip(b"]} \n") == b""
 
     def test_asking_again_gives_the_same(self, provider: Provider, response: Response) -> None:
         """An adapter that prepared a window before, and one that knows nothing of it, prepare it as it was prepared."""
