@@ -1020,8 +1020,10 @@ class TurnLog:
             NotFoundError: there is no such format.
             FormatError: the file is not of this format at all, or cannot be read.
             RedactionError: a redaction hook failed; nothing was imported.
+            PluginError: the importer of another package failed, or cannot be used: a note of it (`__notes__`) says
+                what is in by then.
         """
-        source = interop.formats.get(format).read(Path(path), self._redaction)
+        source = interop.formats.read(format, Path(path), self._redaction)
         return interop.importing.run_import(self.store, source, self._sources, progress=progress)
 
     def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> TranscriptReport:

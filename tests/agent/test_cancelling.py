@@ -5,16 +5,17 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, NoReturn
 
 import anyio
+import msgspec
 import pytest
 from tests.agent.running import results, run, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
-from turnlog import Ask, RunError, TurnLog
+from turnlog import Ask, PluginError, RunError, TurnLog
 from turnlog.agent.combined import CombinedTools, KeptTools
 from turnlog.agent.deciding import NOT_STARTED
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
@@ -24,6 +25,7 @@ from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.hurry import HURRY
 from turnlog.model import Response, ToolUse
+from turnlog.providers import Connection, PreparedRequest, ReplyReader
 
 
 def add(a: int, b: int) -> int:
@@ -411,6 +413,66 @@ def test_a_display_that_raises_leaves_an_aborted_turn(log: TurnLog) -> None:
     head = log.turn("main")
     assert (head.meta.stop_reason, head.meta.error) == ("aborted", "broken off by BrokenPipeError: gone")
     assert log.payload(head.id) == b'[{"type":"text","text":"Hello."}]'
+
+
+@pytest.mark.parametrize("method", ["add", "response"])
+def test_what_arrived_of_a_reply_that_cannot_be_read_is_kept(log: TurnLog, method: str) -> None:
+    """Its events, as they came, beside what went wrong; what an adapter raises comes out as it is."""
+
+    class Odd(Scripted):
+        def reader(self, *, model: str | None = None) -> ReplyReader:
+            reader = super().reader(model=model)
+
+            def fail(*_: object) -> NoReturn:
+                raise ZeroDivisionError
+
+            setattr(reader, method, fail)
+            return reader
+
+    with pytest.raises(ZeroDivisionError):
+        run(log, Odd(say("Hello.")), bookmark="main")
+    head = log.turn("main")
+    assert (head.meta.stop_reason, head.meta.error) == ("aborted", "broken off by ZeroDivisionError: ")
+    assert (
+        log.calls.events(head.id)
+        == [msgspec.json.encode(event) for event in say("Hello.")][: 1 if method == "add" else None]
+    )
+    assert log.verify().clean
+
+
+@pytest.mark.parametrize(
+    ("events", "response", "what"),
+    [
+        ([{"text": "a"}, "b"], None, "gave an event that is 'str': give bytes"),
+        (say("a"), "none", "has a reader whose response is 'str': return a Response"),
+    ],
+)
+def test_adapter_that_gives_what_is_none_of_a_reply_is_told(
+    log: TurnLog, events: list[Any], response: str | None, what: str
+) -> None:
+    """What came before is kept."""
+
+    class Odd(Scripted):
+        @asynccontextmanager
+        async def _aopen(self, request: PreparedRequest, connection: Connection) -> AsyncIterator[AsyncIterator[Any]]:
+            async def given() -> AsyncIterator[Any]:
+                for event in events:
+                    yield event if isinstance(event, str) else msgspec.json.encode(event)
+
+            yield given()
+
+        def reader(self, *, model: str | None = None) -> ReplyReader:
+            reader = super().reader(model=model)
+            if response is not None:
+                setattr(reader, "response", lambda: response)  # noqa: B010 - of another type
+            return reader
+
+    with pytest.raises(PluginError, match=f"^the adapter of provider 'scripted' {what}$"):
+        run(log, Odd(), bookmark="main")
+    head = log.turn("main")
+    assert head.meta.stop_reason == "aborted"
+    assert len(log.calls.events(head.id)) == (2 if response else 1)
+    assert log.verify().clean
 
 
 def test_kept_tools_stay_open_from_one_run_to_the_next(log: TurnLog) -> None:

@@ -14,8 +14,10 @@ import msgspec
 import pytest
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import TIMEOUT_S, Command, Outcome, turn_id, write_conversation
+from tests.cli.forked import ROOT
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.cli.transcripts import claude_code
+from tests.packages import install
 from tests.wires.server import WireServer, stream
 
 from turnlog import TurnLog
@@ -509,6 +511,40 @@ class TestBugs:
         assert (outcome.status, lines[0]) == (70, "Traceback (most recent call last):")
         assert lines[-1].startswith("turnlog: this is a bug of turnlog")
 
+    @pytest.mark.parametrize(
+        ("fault", "what"),
+        [
+            ("raise OSError('socket gone')", "OSError: socket gone"),
+            ("raise KeyError('k')", "KeyError: 'k'"),
+            ("raise SystemExit(0)", "SystemExit: 0"),
+        ],
+    )
+    def test_a_package_that_fails_is_told_as_itself(
+        self, turnlog: Command, tmp_path: Path, fault: str, what: str
+    ) -> None:
+        """Nobody looks for its fault in turnlog or at the terminal; what there was is recorded."""
+        install(tmp_path / "site", "theirs_turnlog", _ADAPTER.format(fault=fault), PROVIDERS, theirs=_THEIRS)
+        path = f"{ROOT}{os.pathsep}{tmp_path}/site"
+        words = ("run", "Hi", "--provider", "theirs", "--model", "m", "-b", "main")
+        outcome = turnlog(*words, PYTHONPATH=path, SCRIPTED_API_KEY="k")
+        assert outcome.status == 70
+        assert f"turnlog: the package theirs_turnlog 1.0 failed ({what}" in outcome.stderr
+        assert "please report it to whoever made it" in outcome.stderr
+        assert f"broken off by {what}" in turnlog.ok("log", "main").text
+
+    def test_a_package_that_fails_does_not_keep_others_from_work(self, turnlog: Command, tmp_path: Path) -> None:
+        """Files of other formats are imported, with a line that names it; it is a format that can be named."""
+        install(tmp_path / "site", "acme_turnlog", "raise SystemExit(0)", IMPORTERS, acme="acme_turnlog:Acme")
+        path, file = f"{tmp_path}/site", tmp_path / "a.jsonl"
+        file.write_text('{"role":"user","message":{"content":[{"type":"text","text":"hi"}]}}\n')
+        outcome = turnlog("import", file, PYTHONPATH=path)
+        failed = "turnlog: format 'acme' of package acme_turnlog 1.0 failed (SystemExit: 0): ask whoever made it\n"
+        assert (outcome.status, outcome.stderr) == (0, failed)
+        assert "1 turn added" in outcome.text
+        assert "acme_turnlog 1.0" in turnlog.ok("import", "--help", PYTHONPATH=path).text
+        named = turnlog("import", "acme", file, PYTHONPATH=path)
+        assert (named.status, named.stderr) == (2, failed)
+
     def test_statuses_are_in_the_help(self, turnlog: Command) -> None:
         """So that scripts can tell them apart."""
         assert "70 when turnlog itself failed" in " ".join(turnlog.ok("--help").text.split())
@@ -521,4 +557,24 @@ def broken(*_, **__):
     raise ZeroDivisionError("by \\x1b[2J\\n zero")
 
 turnlog.log.TurnLog.latest = turnlog.log.TurnLog.verify = broken
+"""
+
+PROVIDERS, IMPORTERS = "turnlog.providers", "turnlog.importers"
+_THEIRS = "theirs_turnlog:Theirs"
+_ADAPTER = """\
+from contextlib import asynccontextmanager
+from tests.agent.scripted import Scripted
+
+class Theirs(Scripted):
+    name = provider = "theirs"
+
+    def __init__(self, **given):
+        super().__init__()
+
+    @asynccontextmanager
+    async def _aopen(self, request, connection):
+        async def events():
+            yield b'{{"text":"The "}}'
+            {fault}
+        yield events()
 """

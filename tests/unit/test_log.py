@@ -489,6 +489,7 @@ class TestErrors:
             "open StoreOpenError",
             *(f"{method} RedactionError" for method in ("open", "add_turn", "add_document", "add_event", "add_group")),
             "import_transcript RedactionError",
+            "import_transcript PluginError",
             "close StoreClosedError",
             *(f"{method} CorruptionError" for method in ("payload", "content", "text")),
             # tests/unit/context/test_compaction.py

@@ -12,7 +12,8 @@ from tests.wires import test_matrix, typed_bodies
 from tests.wires.postcard import Postcard
 
 from turnlog.cli.commands.wire import ProviderName
-from turnlog.providers import get, names
+from turnlog.providers import get
+from turnlog.providers.registry import BUILT_IN
 from turnlog.providers.too_large import WORDS
 from turnlog.record.secret_forms import has_form
 from turnlog.testing import ProviderSuite
@@ -57,7 +58,9 @@ TABLES: dict[str, Iterable[str]] = {
         *test_tool_choice.WORDS_ALONE,
     ),
     "KEYS of tests/wires/test_tables.py, or WITHOUT_FORM": (*KEYS, *WITHOUT_FORM),
-    "WORDS of src/turnlog/providers/too_large.py, by its api": [name for name in names() if get(name).api in WORDS],
+    "WORDS of src/turnlog/providers/too_large.py, by its api": [
+        name for name in sorted(BUILT_IN) if get(name).api in WORDS
+    ],
     "REPLIES of tests/wires/test_matrix.py": test_matrix.REPLIES,
     "LACKS of tests/wires/test_matrix.py": test_matrix.LACKS,
     "CHECKS of tests/wires/typed_bodies.py": typed_bodies.CHECKS,
@@ -73,7 +76,7 @@ def _named(cells: Iterable[str]) -> set[str]:
 @pytest.mark.parametrize("place", TABLES)
 def test_each_adapter_has_a_row(place: str) -> None:
     """And what is no adapter has none."""
-    found, wanted = set(TABLES[place]), set(names())
+    found, wanted = set(TABLES[place]), {*BUILT_IN}
     if missing := sorted(wanted - found):
         pytest.fail(f"add {', '.join(missing)} to {place}")
     if unknown := sorted(found - wanted - {Postcard.name}):
@@ -83,21 +86,21 @@ def test_each_adapter_has_a_row(place: str) -> None:
 @pytest.mark.parametrize("heading", ["The adapters", "Tools and search", "Parameters"])
 def test_each_adapter_has_a_row_on_the_page(heading: str) -> None:
     """In the first table under a heading."""
-    missing = sorted(set(names()) - _named(row[0] for row in table(heading)[1:]))
+    missing = sorted({*BUILT_IN} - _named(row[0] for row in table(heading)[1:]))
     assert not missing, f"add a row for {', '.join(missing)} under {heading!r} of docs/reference/providers.md"
 
 
 @pytest.mark.parametrize("heading", ["What a wire carries", "Replies"])
 def test_each_adapter_has_a_column_on_the_page(heading: str) -> None:
     """In the first table under a heading."""
-    missing = sorted(set(names()) - _named(table(heading)[0]))
+    missing = sorted({*BUILT_IN} - _named(table(heading)[0]))
     assert not missing, f"add a column for {', '.join(missing)} under {heading!r} of docs/reference/providers.md"
 
 
 def test_each_adapter_is_in_the_table_of_output_schemas() -> None:
     """It has no heading of its own."""
     rows = PAGE.partition("| adapter | where it is sent |")[2].partition("\n\n")[0]
-    missing = sorted(set(names()) - set(re.findall("`([a-z_]+)`", rows)))
+    missing = sorted({*BUILT_IN} - set(re.findall("`([a-z_]+)`", rows)))
     assert not missing, f"say in docs/reference/providers.md where the output schema of {', '.join(missing)} is sent"
 
 

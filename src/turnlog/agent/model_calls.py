@@ -27,7 +27,7 @@ from turnlog.errors import ErasedSinceError, RunError
 from turnlog.events import Recorded
 from turnlog.model import CallError, ContextWindow, Delta, LossReport, Options, Response, Tool, Usage
 from turnlog.model.api_keys import stands_out
-from turnlog.providers import OnLoss, Parameters, PreparedRequest, RawEvent
+from turnlog.providers import OnLoss, Parameters, PreparedRequest, Provider, RawEvent
 from turnlog.providers.tool_choice import unforced
 from turnlog.providers.wire import pause_s
 from turnlog.record.findings import marker
@@ -193,7 +193,7 @@ class ModelCalls:
         except GeneratorExit:  # the event loop is gone: nothing can be recorded
             raise
         except BaseException as error:
-            arrived = target.adapter.aggregate(events, model=request.model)
+            arrived = _arrived(target.adapter, events, request)
             await self._reply(target, call, events, arrived.failed(_cause(error), stop_reason="aborted"))
             raise
         return await self._reply(target, call, reply.events, reply.response)
@@ -235,6 +235,17 @@ class ModelCalls:
         response = _without_key(response, key)
         self.response = response
         await self._recording.own_reply(response, api_key=key)
+
+
+def _arrived(adapter: Provider, events: Sequence[RawEvent], request: PreparedRequest) -> Response:
+    """Return what the events of a call that was broken off add up to; nothing, where they cannot be read."""
+    try:
+        return adapter.aggregate(events, model=request.model)
+    except Exception:  # noqa: BLE001 - most often it is what broke the call off: the events are recorded as they came
+        _log.exception("what arrived of a reply cannot be read by %s", adapter.name)
+        return Response(
+            content=(), model=request.model, stop_reason="aborted", provider=request.provider, api=request.api
+        )
 
 
 def _shows(delta: Delta) -> bool:

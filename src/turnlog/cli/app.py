@@ -33,6 +33,7 @@ from turnlog.cli.output import (
 )
 from turnlog.cli.usage import convert_strictly, normalized, usage_message
 from turnlog.errors import NO_SPACE, NO_THREAD, TurnlogError, lacks_thread, os_reason
+from turnlog.plugins import culprit
 
 _HELP = """\
 LLM conversations as an append-only log of immutable turns.
@@ -47,8 +48,8 @@ HEADISH is a turn, by its id or by a bookmark; main~2 is two turns before main. 
 
 Exit status: 0; 1 when verify or replay found a difference, a proof does not hold, a tool answered with an error, or a \
 run stopped before the model had finished; 2 on bad usage or input, or when a call failed; 3 when replay found nothing \
-but what another version of an adapter made; 70 when turnlog itself failed; 130 when it was interrupted, 143 or 129 \
-when it was ended by SIGTERM or SIGHUP.
+but what another version of an adapter made; 70 when turnlog itself failed, or a package that adds to it; 130 when it \
+was interrupted, 143 or 129 when it was ended by SIGTERM or SIGHUP.
 """
 
 _FOLDERS = ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
@@ -196,6 +197,8 @@ def _main(tokens: list[str]) -> int:
         place = _place_of_bytes(tokens)
         return _fail_by_bug(error) if place is None else _fail(f"{place} is not valid UTF-8", EXIT_USAGE)
     except OSError as error:
+        if culprit(error) is not None:
+            return _fail_by_bug(error)
         untold = settle_output()
         is_untold = untold is not None and untold.errno == error.errno
         # Files that are written are named; a large output is not kept to be written once more.
@@ -257,6 +260,8 @@ def _run(tokens: list[str]) -> int:
     except SystemExit as stop:
         if isinstance(stop.__context__, BrokenPipeError):  # what Rich makes of it
             raise stop.__context__ from None
+        if culprit(stop) is not None:
+            return _fail_by_bug(stop)
         sys.stdout.flush()
         return stop.code if isinstance(stop.code, int) else EXIT_USAGE
     sys.stdout.flush()
@@ -268,7 +273,7 @@ def _fail(error: BaseException | str, status: int) -> int:
     return status
 
 
-def _fail_by_bug(error: Exception) -> int:
+def _fail_by_bug(error: BaseException) -> int:
     traced = os.environ.get(TRACEBACK_VARIABLE, "0") not in ("", "0")
     trace = ""
     if traced:

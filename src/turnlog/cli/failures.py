@@ -8,6 +8,7 @@ from math import ceil
 
 from turnlog.cli.text import one_line, timestamp
 from turnlog.errors import ProviderError, TurnlogError, UnsupportedContentError, os_reason
+from turnlog.plugins import culprit, said
 
 TRACEBACK_VARIABLE = "TURNLOG_TRACEBACK"
 """The environment variable that asks for the traceback of a bug."""
@@ -39,9 +40,12 @@ class UntoldError(TurnlogError):
 
 
 def bug_line(error: BaseException, *, traced: bool) -> str:
-    """Return the one line that tells of an error that should not be."""
-    what = one_line(f"{type(error).__name__}: {error}".removesuffix(": "))
+    """Return the one line that tells of an error that should not be, and whose it is."""
+    what = one_line("; ".join((said(error), *getattr(error, "__notes__", ()))))
     how = "" if traced else f"; {TRACEBACK_VARIABLE}=1 shows where"
+    whose = culprit(error)
+    if whose is not None:
+        return f"turnlog: the {one_line(whose)} failed ({what}): please report it to whoever made it{how}"
     return f"turnlog: this is a bug of turnlog, not yours ({what}): please report it{how}"
 
 

@@ -6,9 +6,10 @@ import codecs
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from turnlog.errors import FormatError, os_reason
+from turnlog.errors import FormatError, MissingPackageError, PluginError, os_reason
 from turnlog.interop import formats
 from turnlog.interop.folders import NOT_FOLLOWED, leads_out
 from turnlog.interop.sqlite_files import no_transcript
@@ -64,10 +65,12 @@ class Found(Struct, frozen=True, kw_only=True):
         files: what is of a known format; of a folder what was written last is last, so that it is the latest in the log
             too, and sub-agents are behind all others.
         passed_over: what else is in a folder.
+        failed: what is wrong with formats of other packages that could not be asked whether a file is theirs.
     """
 
     files: tuple[ToImport, ...]
     passed_over: tuple[PassedOver, ...]
+    failed: tuple[str, ...] = ()
 
 
 def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
@@ -79,17 +82,30 @@ def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
 
     Raises:
         FormatError: a file is of no known format, or of several, or cannot be read; or a folder has nothing to import.
+            Notes of it (`__notes__`) say what of other packages could not be asked.
         NotFoundError: there is no such format.
+        PluginError: it is one of another package, and cannot be used.
     """
     if format not in (None, TURNLOG):
         formats.get(format)
+    failed: dict[str, str] = {}
+    try:
+        found = _find(paths, format, failed)
+    except FormatError as error:
+        for what in failed.values():
+            error.add_note(what)
+        raise
+    return msgspec.structs.replace(found, failed=tuple(failed.values()))
+
+
+def _find(paths: Sequence[Path], format: str | None, failed: dict[str, str]) -> Found:
     files: list[ToImport] = []
     passed_over: list[PassedOver] = []
     for path in paths:
         if not path.is_dir():
-            files.append(ToImport(path=path, format=_only_format(path) if format is None else format))
+            files.append(ToImport(path=path, format=_only_format(path, failed) if format is None else format))
             continue
-        inside = list(_inside(path, format, path))
+        inside = list(_inside(path, format, path, failed))
         found = [inner for inner in inside if isinstance(inner, ToImport)]
         files += sorted(found, key=_place_in_order)
         passed_over += [inner for inner in inside if isinstance(inner, PassedOver)]
@@ -101,11 +117,17 @@ def find(paths: Sequence[Path], *, format: str | None = None) -> Found:
     return Found(files=tuple(files), passed_over=tuple(passed_over))
 
 
-def formats_of(path: Path, *, format: str | None = None) -> list[str]:
+def formats_of(path: Path, *, format: str | None = None, failed: dict[str, str] | None = None) -> list[str]:
     """Return the names of the formats that a file or folder is of; `TURNLOG` alone of what `turnlog export` wrote.
+
+    Args:
+        path: where it is.
+        format: look only whether it is of this one.
+        failed: what is wrong with formats that cannot be asked, by name. These are left out, and new ones put in.
 
     Raises:
         FormatError: it cannot be read.
+        PluginError: a format cannot be asked, where `failed` is not given.
     """
     beginning = b"" if path.is_dir() else _beginning(path)
     # First: an export has in it what was imported, and so what that is recognized by.
@@ -116,7 +138,7 @@ def formats_of(path: Path, *, format: str | None = None) -> list[str]:
     names = formats.names() if format is None else [format]
 
     def recognized(beginning: bytes) -> list[str]:
-        return [name for name in names if formats.get(name).recognizes(path, beginning)]
+        return [name for name in names if _recognizes(name, path, beginning, failed)]
 
     found = recognized(beginning)
     if found or path.is_dir():
@@ -125,9 +147,23 @@ def formats_of(path: Path, *, format: str | None = None) -> list[str]:
     return recognized(_beginning(path, line_bytes_max=LINE_BYTES_MAX))
 
 
-def _inside(folder: Path, format: str | None, root: Path) -> Iterator[ToImport | PassedOver]:
+def _recognizes(name: str, path: Path, beginning: bytes, failed: dict[str, str] | None) -> bool:
+    if failed is not None and name in failed:
+        return False
+    try:
+        importer = formats.get(name)
+        with formats.PLUGINS.blamed(name):
+            return bool(importer.recognizes(path, beginning))
+    except (PluginError, MissingPackageError) as error:
+        if failed is None:
+            raise
+        failed[name] = str(error)
+        return False
+
+
+def _inside(folder: Path, format: str | None, root: Path, failed: dict[str, str]) -> Iterator[ToImport | PassedOver]:
     """Give what there is in a folder, which is the root or in it: what is of one format, and what is not."""
-    found = formats_of(folder, format=format)
+    found = formats_of(folder, format=format, failed=failed)
     if len(found) == 1:
         yield ToImport(path=folder, format=found[0])
         return
@@ -138,9 +174,9 @@ def _inside(folder: Path, format: str | None, root: Path) -> Iterator[ToImport |
         elif is_link and path.is_dir():
             yield PassedOver(path=path, why=_TO_A_FOLDER)
         elif path.is_dir():
-            yield from _inside(path, format, root)
+            yield from _inside(path, format, root, failed)
         else:
-            found = formats_of(path, format=format) if path.is_file() else []
+            found = formats_of(path, format=format, failed=failed) if path.is_file() else []
             is_of_one = len(found) == 1
             yield ToImport(path=path, format=found[0]) if is_of_one else PassedOver(path=path, why=_OF_NO_FORMAT)
 
@@ -154,8 +190,8 @@ def _place_in_order(file: ToImport) -> tuple[bool, int]:
     return file.path.name.startswith("agent-"), written_ns
 
 
-def _only_format(path: Path) -> str:
-    found = formats_of(path)
+def _only_format(path: Path, failed: dict[str, str]) -> str:
+    found = formats_of(path, failed=failed)
     if len(found) == 1:
         return found[0]
     beginning = b"" if found else _beginning(path)

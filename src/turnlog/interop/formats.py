@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.metadata import entry_points
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from turnlog.errors import MissingPackageError, NotFoundError
-from turnlog.interop.importing import Importer
+from turnlog.errors import NotFoundError
+from turnlog.interop.checked import CheckedSource
+from turnlog.interop.importing import Importer, Source
+from turnlog.plugins import Plugins
+from turnlog.record import Redaction
 
 GROUP = "turnlog.importers"
 """The entry point group: name is the format's name, value an `Importer` subclass that is made without arguments."""
@@ -41,26 +45,41 @@ TRANSCRIPTS = {
 """What the files of transcripts are, by format, for people."""
 
 
+PLUGINS = Plugins(GROUP, Importer, "format", _BUILT_IN)
+
+
 def names() -> list[str]:
     """Return the names of all formats, sorted."""
-    return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
+    return PLUGINS.names()
 
 
 def get(name: str) -> Importer:
     """Return the importer of a format.
 
     Raises:
-        NotFoundError: there is none of this name, or what is registered is not an importer.
+        NotFoundError: there is none of this name.
         MissingPackageError: the package that it needs is not installed.
+        PluginError: what another package registers under the name cannot be used.
     """
-    path = _BUILT_IN.get(name) or next((entry.value for entry in entry_points(group=GROUP, name=name)), None)
-    if path is None:
+    found = PLUGINS.make(name)
+    if found is None:
         raise NotFoundError(f"no format {name!r} to import (one of {', '.join(names())})")
-    module, _, attribute = path.partition(":")
-    try:
-        found = getattr(import_module(module), attribute, None)
-    except ImportError as error:
-        raise MissingPackageError(f"the importer of {name!r} cannot be loaded: {error}", provider=name) from error
-    if not isinstance(found, type) or not issubclass(found, Importer):
-        raise NotFoundError(f"what is registered as format {name!r} is not an Importer class")
-    return found()
+    return found
+
+
+def read(format: str, path: Path, redaction: Redaction) -> Source[Any, Any]:
+    """Read a file of a format: see `Importer.read`. What other packages make of theirs is checked as it is recorded.
+
+    Raises:
+        NotFoundError: there is no such format.
+        MissingPackageError: the package that it needs is not installed.
+        PluginError: what another package registers under the name failed, or cannot be used.
+        FormatError: it is not of this format, or cannot be read.
+        RedactionError: a hook failed.
+    """
+    importer = get(format)
+    with PLUGINS.blamed(format):
+        source = importer.read(path, redaction)
+    if format in _BUILT_IN:
+        return source
+    return CheckedSource(source, format, PLUGINS.called(format), partial(PLUGINS.blamed, format))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnlog.errors import ProviderError
+from turnlog.errors import PluginError, ProviderError
 from turnlog.model import CallError, Delta, LossReport, Response, Tool
 from turnlog.model.cut_characters import CutCharacters
 from turnlog.providers.losses import OnLoss
@@ -138,7 +138,13 @@ class Gathered:
         self._events: list[RawEvent] = []
 
     def add(self, event: RawEvent) -> None:
-        """Take an event."""
+        """Take an event.
+
+        Raises:
+            PluginError: it is none.
+        """
+        if not isinstance(event, bytes):  # pyright: ignore[reportUnnecessaryIsInstance] - adapters err
+            raise self._wrong(f"gave an event that is {type(event).__name__!r}: give bytes")
         self._events.append(event)
         if self._on_event is not None:
             self._on_event(event)
@@ -148,8 +154,15 @@ class Gathered:
                 self._on_delta(delta)
 
     def reply(self, error: ProviderError | None = None) -> Reply:
-        """Return what came, with the error that ended it, if one did."""
-        response = recordable(self._reader.response())
+        """Return what came, with the error that ended it, if one did.
+
+        Raises:
+            PluginError: the reader returned no response.
+        """
+        response = self._reader.response()
+        if not isinstance(response, Response):  # pyright: ignore[reportUnnecessaryIsInstance] - adapters err
+            raise self._wrong(f"has a reader whose response is {type(response).__name__!r}: return a Response")
+        response = recordable(response)
         told = response.error
         if error is None and told is not None and self._base_url is not None:
             # What the stream itself says has the provider's name, and not where that is.
@@ -165,3 +178,6 @@ class Gathered:
                 )
             )
         return Reply(events=tuple(self._events), response=response)
+
+    def _wrong(self, what: str) -> PluginError:
+        return PluginError(f"the adapter of provider {self._name!r} {what}")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 import threading
-from importlib import import_module
-from importlib.metadata import entry_points
 
-from turnlog.errors import MissingPackageError, UnknownProviderError
+from turnlog.errors import PluginError, UnknownProviderError
 from turnlog.model.names import ADAPTERS
+from turnlog.plugins import Plugins
 from turnlog.providers.interface import Provider
 
 GROUP = "turnlog.providers"
 """The entry point group: name is the adapter's name, value a `Provider` subclass that is made without arguments."""
 
-_BUILT_IN = {
+BUILT_IN = {
     "anthropic": "turnlog.providers.anthropic:Anthropic",
     "openai_chat": "turnlog.providers.openai_chat:OpenAIChat",
     "openai_responses": "turnlog.providers.openai_responses:OpenAIResponses",
@@ -23,6 +22,12 @@ _BUILT_IN = {
     "cerebras": "turnlog.providers.cerebras:Cerebras",
     "bedrock": "turnlog.providers.bedrock:Bedrock",
 }
+"""The adapters of turnlog: by name where each is, as entry points say it."""
+
+_plugins = Plugins(GROUP, Provider, "provider", BUILT_IN)
+_NEEDED = ("provider", "api", "version", "capabilities", "key_variable")
+"""What a class must say, beside its name."""
+
 _made: dict[tuple[str, str | None, str | None], Provider] = {}
 _mutex = threading.Lock()
 
@@ -33,6 +38,7 @@ def get(name: str) -> Provider:
     Raises:
         UnknownProviderError: there is none.
         MissingPackageError: the package that it needs is not installed.
+        PluginError: what another package registers under the name cannot be used.
     """
     return _get(ADAPTERS.get(name, name), None, None)
 
@@ -48,6 +54,7 @@ def get_as(name: str, provider: str, key_variable: str | None = None) -> Provide
     Raises:
         UnknownProviderError: there is no such adapter.
         MissingPackageError: the package that it needs is not installed.
+        PluginError: what another package registers under the name cannot be used.
     """
     name = ADAPTERS.get(name, name)
     own = provider == name or ADAPTERS.get(provider) == name or provider == adapter_class(name).provider
@@ -61,31 +68,29 @@ def _get(name: str, provider: str | None, key_variable: str | None) -> Provider:
     with _mutex:
         if key not in _made:
             made = adapter_class(name)
-            _made[key] = made() if key == (name, None, None) else made(provider=provider, key_variable=key_variable)
+            with _plugins.blamed(name):
+                _made[key] = made() if key == (name, None, None) else made(provider=provider, key_variable=key_variable)
         return _made[key]
 
 
 def names() -> list[str]:
     """Return the names of all adapters, sorted."""
-    return sorted({*_BUILT_IN, *(entry.name for entry in entry_points(group=GROUP))})
+    return _plugins.names()
 
 
 def adapter_class(name: str) -> type[Provider]:
     """Return the class of an adapter.
 
     Raises:
-        UnknownProviderError: there is none of this name, or what is registered is not an adapter.
+        UnknownProviderError: there is none of this name.
         MissingPackageError: the package that it needs is not installed.
+        PluginError: what another package registers under the name cannot be used.
     """
     name = ADAPTERS.get(name, name)
-    path = _BUILT_IN.get(name) or next((entry.value for entry in entry_points(group=GROUP, name=name)), None)
-    if path is None:
+    found = _plugins.find(name)
+    if found is None:
         raise UnknownProviderError(f"no provider {name!r} (one of {', '.join(names())})", name=name)
-    module, _, attribute = path.partition(":")
-    try:
-        found = getattr(import_module(module), attribute, None)
-    except ImportError as error:
-        raise MissingPackageError(f"provider {name!r} cannot be loaded: {error}", provider=name) from error
-    if not isinstance(found, type) or not issubclass(found, Provider):
-        raise UnknownProviderError(f"what is registered as provider {name!r} is not a Provider class", name=name)
+    lacking = [field for field in _NEEDED if not hasattr(found, field)]
+    if lacking:
+        raise PluginError(f"{_plugins.called(name)} cannot be used: it has no `{lacking[0]}`")
     return found

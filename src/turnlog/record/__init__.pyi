@@ -12,7 +12,7 @@ from .files import DOCUMENT_BYTES_MAX
 from .findings import Hook
 from .groups import Note, plan_group, redacted
 from .lookup import find_event, find_turn, head_before
-from .own import own_event_draft, own_event_key, plan_own_event
+from .own import check_own_topic, own_event_draft, own_event_key, plan_own_event
 from .redaction import Redaction
 from .restore import RestoredEvent, plan_restore
 from .sealing import general_key, placed
@@ -27,6 +27,7 @@ __all__ = [
     "RestoredEvent",
     "TurnDraft",
     "check_documents",
+    "check_own_topic",
     "document_draft",
     "find_event",
     "find_turn",

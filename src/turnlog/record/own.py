@@ -45,13 +45,9 @@ def own_event_draft(
     id: str | None,
 ) -> OwnEventDraft:
     """Check what a caller gave for an event. See `TurnLog.add_event` for the meaning of each argument."""
-    name = check_type(topic, str, "topic")
+    name = check_own_topic(topic)
     if payload is not None:
         check_type(payload, bytes, "payload")
-    if not _TOPIC.fullmatch(name) or len(name) > _TOPIC_CHARACTERS_MAX:
-        raise MetaError(f"topic: {name!r} is not of the form acme.review (a-z, 0-9, - and dots)", field="topic")
-    if format_of(name) in RESERVED:
-        raise MetaError(f"topic: {name!r} is one of turnlog's own, choose another name", field="topic")
     return OwnEventDraft(
         event=EventDraft(
             topic=name,
@@ -61,6 +57,20 @@ def own_event_draft(
         ),
         cites=tuple(_citation(cited) for cited in cites),
     )
+
+
+def check_own_topic(topic: str) -> str:
+    """Return a topic that is not one of turnlog's.
+
+    Raises:
+        MetaError: it is one of turnlog's, or none.
+    """
+    name = check_type(topic, str, "topic")
+    if not _TOPIC.fullmatch(name) or len(name) > _TOPIC_CHARACTERS_MAX:
+        raise MetaError(f"topic: {name!r} is not of the form acme.review (a-z, 0-9, - and dots)", field="topic")
+    if format_of(name) in RESERVED:
+        raise MetaError(f"topic: {name!r} is one of turnlog's own, choose another name", field="topic")
+    return name
 
 
 def _meta(given: Mapping[str, Any] | None, field: str) -> dict[str, Any]:

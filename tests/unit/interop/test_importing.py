@@ -1,21 +1,32 @@
 """The loop that runs importers, with a format that is easy to read: one turn a line."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import msgspec
 import pytest
+from tests import packages
 
 from turnlog import TurnLog
-from turnlog.errors import ErasedError, MissingPackageError, NotFoundError, StoreFullError
+from turnlog.errors import (
+    ErasedError,
+    FormatError,
+    MissingPackageError,
+    NotFoundError,
+    PluginError,
+    StoreFullError,
+)
 from turnlog.events import FORMATS, TURN
 from turnlog.ids import derived_id
 from turnlog.interop import formats, importing
 from turnlog.interop.claude_code import ClaudeCode
+from turnlog.interop.finding import find, formats_of
 from turnlog.interop.importing import Added, Importer, Place, Source, Step, TranscriptReport, Work, run_import
-from turnlog.model import Origin
-from turnlog.record import EventDraft, Redaction, turn_draft
+from turnlog.model import Origin, TurnMeta
+from turnlog.record import EventDraft, Redaction, TurnDraft, turn_draft
 from turnlog.sources import Sources
 from turnlog.store import ReadTransaction
 
@@ -34,6 +45,7 @@ class Lines(Source[frozenset[str], int]):
 
     texts: Sequence[str]
     on_look_up: Callable[[], None] = field(default=lambda: None)
+    format: str = "lines"
 
     @property
     def lines(self) -> int:  # type: ignore[override]
@@ -62,10 +74,11 @@ class Lines(Source[frozenset[str], int]):
                 text,
                 id=self.id(number),
                 continues=self.id(number - 1) if follows else None,
-                origin=Origin(format="lines", ids=[str(number)]),
+                origin=Origin(format=self.format, ids=[str(number)]),
             )
             steps.append(Step(draft=draft, payload=place(draft.payload), line=number + 1, whole=False))
-            event = EventDraft(topic="lines.line", meta={"n": number}, id=derived_id(None, "line", str(number), text))
+            event_id = derived_id(None, "line", str(number), text)
+            event = EventDraft(topic=f"{self.format}.line", meta={"n": number}, id=event_id)
             last = number + 1 == len(self.texts) or not self.texts[number + 1].startswith("+")
             steps.append(Step(draft=event, payload=place(b"x"), line=number + 1, turn=self.id(number), whole=last))
         return Work(steps=steps, details=len(steps))
@@ -233,12 +246,33 @@ def test_unknown_format_raises() -> None:
         log.import_transcript("nope", Path("x"))
 
 
-def _installed(folder: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    info = folder / "acme-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[turnlog.importers]\nacme = {value}\n")
-    monkeypatch.syspath_prepend(str(folder))
+class Install(Protocol):
+    """Installs a package that registers the format `acme`, with this class of its module."""
+
+    def __call__(self, value: str, source: str = "") -> None:
+        """Install it."""
+        ...
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Give a way to install a package that registers a format."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def run(value: str, source: str = "") -> None:
+        packages.install(tmp_path, "acme_of_test", source, formats.GROUP, acme=value)
+        monkeypatch.delitem(sys.modules, "acme_of_test", raising=False)
+
+    return run
+
+
+@pytest.fixture
+def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, install: Install) -> Path:
+    """Install the format of this module, and give a file of it."""
+    install("acme_of_test:Acme")
+    monkeypatch.setitem(sys.modules, "acme_of_test", sys.modules[__name__])
+    (tmp_path / "file").write_text("a\nb\n")
+    return tmp_path / "file"
 
 
 class Acme(Importer):
@@ -249,18 +283,93 @@ class Acme(Importer):
 
     def read(self, path: Path, redaction: Redaction) -> Lines:
         """Read lines."""
-        return Lines(path.read_text().splitlines())
+        return Lines(path.read_text().splitlines(), format="acme")
 
 
-def test_formats_of_other_packages_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formats_of_other_packages_are_found(acme: Path) -> None:
     """An entry point of the group adds a format."""
-    monkeypatch.setitem(__import__("sys").modules, "acme_of_test", __import__("sys").modules[__name__])
-    _installed(tmp_path, monkeypatch, "acme_of_test:Acme")
-    (tmp_path / "file").write_text("a\nb\n")
     assert "acme" in formats.names()
     with TurnLog.open("memory://") as log:
-        report = log.import_transcript("acme", tmp_path / "file")
+        report = log.import_transcript("acme", acme)
         assert report.turns_added == 2
+        assert log.import_transcript("acme", acme).turns_known == 2
+
+
+def _step(source: Lines, place: Place, **changes: Any) -> Step:
+    draft = turn_draft("a", id=source.id(0))
+    return msgspec.structs.replace(Step(draft=draft, payload=place(draft.payload), line=1), **changes)
+
+
+def _event(topic: str, id: str | None = "x") -> EventDraft:
+    return EventDraft(topic=topic, meta={"role": "user"}, id=id and derived_id(None, id))
+
+
+Steps = Callable[[Lines, Place], Any]
+
+
+def _with(draft: Any) -> Steps:
+    return lambda source, place: [_step(source, place, draft=draft)]
+
+
+def _no_content(source: Lines, place: Place) -> list[Step]:
+    draft = TurnDraft(payload=b"no", meta=TurnMeta(role="user"), id=source.id(0))
+    return [_step(source, place, draft=draft, payload=place(b"no"))]
+
+
+REFUSED: dict[str, Steps] = {
+    "topic: 'gpt.turn' is one of turnlog's own": _with(_event(TURN)),
+    "topic: 'log.genesis' is one of turnlog's own": _with(_event("log.genesis")),
+    "topic: 'codex.line' is one of turnlog's own": _with(_event("codex.line")),
+    "topic: 'acme.Line' is not of the form": _with(_event("acme.Line")),
+    "an event has the topic 'other.line', and must have one of acme": _with(_event("other.line")),
+    "something to record has no id": _with(_event("acme.line", None)),
+    "AttributeError: 'str' object has no attribute 'id'": _with("a"),
+    "the payload of turn '.*' is not that of its draft": lambda source, place: [
+        _step(source, place, payload=place(b"[]"))
+    ],
+    "give what `place` returned is bytes": lambda source, place: [_step(source, place, payload=b"[]")],
+    "two things to record have the id '.*'": lambda source, place: [_step(source, place), _step(source, place)],
+    "a step of prepare is str, and must be Step": lambda _source, _place: ["a"],
+    "TypeError: 'NoneType' object is not iterable": lambda _source, _place: None,
+    "turn '.*': content: input data was truncated": _no_content,
+}
+"""What is said of steps that no importer of another package may give."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_an_importer_of_another_package_may_not_record_is_refused(
+    acme: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """With its package; nothing of it is recorded, and what others recorded is whole."""
+    monkeypatch.setattr(
+        Lines, "prepare", lambda source, place, _known: Work(steps=REFUSED[what](source, place), details=1)
+    )
+    with TurnLog.open("memory://") as log:
+        log.add_turn("Mine.")
+        with pytest.raises(PluginError, match=rf"^format 'acme' of package acme_of_test 1\.0 .*{what}"):
+            log.import_transcript("acme", acme)
+        assert len(list(log.events(1))) == 1
+        assert log.verify().clean
+
+
+@pytest.mark.parametrize("method", ["read", "look_up", "prepare", "report"])
+@pytest.mark.parametrize("wrong", ["raises", "returns none"])
+def test_importer_of_another_package_that_fails_is_told_with_it(
+    acme: Path, monkeypatch: pytest.MonkeyPatch, method: str, wrong: str
+) -> None:
+    """Whatever it raises, with what is in by then."""
+
+    def fail(*_: object) -> None:
+        if wrong == "raises":
+            raise KeyError("k")
+
+    monkeypatch.setattr(Acme if method == "read" else Lines, method, fail)
+    with TurnLog.open("memory://") as log:
+        with pytest.raises(PluginError, match=r"^format 'acme' of package acme_of_test 1\.0 ") as caught:
+            log.import_transcript("acme", acme)
+        notes = [_went_in(4)] if method == "report" else []
+        assert getattr(caught.value, "__notes__", []) == notes
+        assert log.verify().clean
 
 
 def test_lines_of_formats_of_other_packages_go_with_their_turns(tmp_path: Path) -> None:
@@ -290,12 +399,40 @@ def test_formats_are_those_of_the_importers() -> None:
 
 @pytest.mark.parametrize(
     ("value", "error"),
-    [("no_such_module_anywhere:X", MissingPackageError), ("pathlib:Path", NotFoundError), ("json:no", NotFoundError)],
+    [("no_such_module_anywhere:X", MissingPackageError), ("pathlib:Path", PluginError), ("json:no", PluginError)],
 )
-def test_entry_point_that_is_no_importer_raises(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, error: type[Exception]
-) -> None:
+def test_entry_point_that_is_no_importer_raises(install: Install, value: str, error: type[Exception]) -> None:
     """What cannot be imported, or is no importer, is said to be so."""
-    _installed(tmp_path, monkeypatch, value)
-    with pytest.raises(error, match="acme"):
+    install(value)
+    with pytest.raises(error, match=r"^format 'acme' of package acme_of_test 1\.0 "):
         formats.get("acme")
+
+
+@pytest.mark.parametrize("source", ["import nobody_has_this", "1 / 0", "raise SystemExit(0)", "", "RECOGNIZES"])
+def test_format_of_another_package_that_fails_is_passed_over(tmp_path: Path, install: Install, source: str) -> None:
+    """Where formats are looked for: files of others go in, and what is wrong is told."""
+    recognizes = """
+from turnlog.interop.importing import Importer
+
+class Acme(Importer):
+    name = "acme"
+    summary = "lines"
+    def recognizes(self, path, beginning):
+        raise KeyError("k")
+    def read(self, path, redaction):
+        raise NotImplementedError
+"""
+    install("acme_of_test:Acme", recognizes if source == "RECOGNIZES" else source)
+    (tmp_path / "folder").mkdir()
+    for name in ("a.jsonl", "folder/b.jsonl"):
+        (tmp_path / name).write_text('{"role":"user","message":{"content":[{"type":"text","text":"hi"}]}}\n')
+    found = find([tmp_path / "a.jsonl", tmp_path / "folder"])
+    assert [each.format for each in found.files] == ["cursor", "cursor"]
+    [failed] = found.failed
+    assert failed.startswith("format 'acme' of package acme_of_test 1.0 ")
+    (tmp_path / "none").write_text("nothing")
+    with pytest.raises(FormatError, match="of no known format") as caught:
+        find([tmp_path / "none"])
+    assert caught.value.__notes__ == [failed]
+    with pytest.raises((PluginError, MissingPackageError)):
+        formats_of(tmp_path / "a.jsonl")

@@ -25,7 +25,8 @@ from tests.wires.server import Answer, WireServer, stream, whole
 
 from turnlog.errors import ProviderError
 from turnlog.model import CallError, ContextWindow, Delta, Message, content_bytes
-from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, names, proxies, wire
+from turnlog.providers import Connection, PreparedRequest, Provider, RawEvent, Reply, get, proxies, wire
+from turnlog.providers.registry import BUILT_IN
 from turnlog.providers.sending import PIECE_BYTES, WHOLE_BYTES_MAX
 
 KEY = "key-of-a-test"
@@ -34,7 +35,7 @@ LONG = "\u00fc" * 60
 SILENCE_S = 0.8
 """How long a reply is waited for, and a connection too: on a busy machine that may take a while also on loopback."""
 REFUSED = b'{"error":{"message":"Slow down.","type":"rate_limit_error"}}'
-KEY_VARIABLES = [get(name).key_variable for name in names()]
+KEY_VARIABLES = [get(name).key_variable for name in sorted(BUILT_IN)]
 
 BEDROCK = "/model/eu.anthropic.claude-sonnet-4-5-20250929-v1%3A0"
 PATHS = {
@@ -87,7 +88,7 @@ def call(request: pytest.FixtureRequest) -> Call:
     return request.param
 
 
-@pytest.fixture(params=names())
+@pytest.fixture(params=sorted(BUILT_IN))
 def adapter(request: pytest.FixtureRequest) -> Provider:
     """Return each adapter."""
     return get(request.param)
@@ -179,7 +180,7 @@ def test_json_to_a_request_for_a_stream_is_one_event(adapter: Provider, call: Ca
     assert reply.response == adapter.aggregate([text], model=MODELS[adapter.name])
 
 
-SSE = [name for name in names() if name != "bedrock"]
+SSE = [name for name in sorted(BUILT_IN) if name != "bedrock"]
 """The wires whose streams are lines of text."""
 
 

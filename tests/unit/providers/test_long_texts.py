@@ -13,8 +13,9 @@ from turnlog.errors import ContentError
 from turnlog.model import ContextWindow, Message
 from turnlog.model.chunked import Chunked
 from turnlog.model.pieces import PIECE
-from turnlog.providers import Provider, get, interface, names
+from turnlog.providers import Provider, get, interface
 from turnlog.providers.bedrock import request
+from turnlog.providers.registry import BUILT_IN
 
 UNIT = 'line "q" \\ \t é 漢 😀 \x7f \x01 </x>\n'
 TEXT = UNIT * (2 * PIECE // len(UNIT))
@@ -101,7 +102,7 @@ def own(adapter: Provider, *, is_ascii: bool) -> ContextWindow:
     return ContextWindow(messages=tuple(messages), options={})
 
 
-@pytest.fixture(params=names())
+@pytest.fixture(params=sorted(BUILT_IN))
 def adapter(request: pytest.FixtureRequest) -> Provider:
     """Return each adapter."""
     return get(request.param)

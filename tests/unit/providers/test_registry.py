@@ -9,15 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import packages
 
 from turnlog import ContentError, UnknownProviderError
-from turnlog.errors import MissingPackageError
+from turnlog.errors import MissingPackageError, PluginError
 from turnlog.model import ContextWindow, Message, content_bytes, parse_tools
 from turnlog.providers import get, names, registry
 from turnlog.providers.interface import Provider
 from turnlog.providers.registry import adapter_class
 
-BUILT_IN = sorted(registry._BUILT_IN)
+BUILT_IN = sorted(registry.BUILT_IN)
 
 Install = Callable[..., None]
 
@@ -31,12 +32,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     monkeypatch.setattr(registry, "_made", {})
 
     def run(package: str, source: str, **adapters: str) -> None:
-        (tmp_path / f"{package}.py").write_text(source)
-        info = tmp_path / f"{package}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        lines = [f"{name} = {value}" for name, value in adapters.items()]
-        (info / "entry_points.txt").write_text("\n".join(["[turnlog.providers]", *lines, ""]))
+        packages.install(tmp_path, package, source, registry.GROUP, **adapters)
         monkeypatch.delitem(sys.modules, package, raising=False)
 
     return run
@@ -126,6 +122,11 @@ def test_adapters_need_no_sdk_to_be_made() -> None:
 # Those of others
 
 
+def _who(name: str) -> str:
+    """Return what an adapter of another package is called in errors, as a pattern."""
+    return rf"provider '{name}' of package {name}_turnlog 1\.0"
+
+
 def test_adapter_of_another_package_is_found(install: Install) -> None:
     """A package that is installed brings an adapter by its entry point."""
     install("theirs_turnlog", ADAPTER, theirs="theirs_turnlog:Theirs")
@@ -150,7 +151,9 @@ def test_built_in_adapter_cannot_be_taken_over(install: Install) -> None:
 def test_adapter_whose_package_is_missing_says_so(install: Install, source: str) -> None:
     """An adapter that cannot be imported names what is missing."""
     install("broken_turnlog", source, broken="broken_turnlog:Theirs")
-    with pytest.raises(MissingPackageError, match="provider 'broken' cannot be loaded: ") as caught:
+    with pytest.raises(
+        MissingPackageError, match=r"provider 'broken' of package broken_turnlog 1\.0 cannot be loaded: "
+    ) as caught:
         get("broken")
     assert caught.value.provider == "broken"
 
@@ -159,6 +162,43 @@ def test_adapter_whose_package_is_missing_says_so(install: Install, source: str)
 def test_what_is_no_adapter_is_refused(install: Install, value: str) -> None:
     """An entry point that is not a Provider class is no provider."""
     install("odd_turnlog", "text = 'x'\nclass Theirs: pass\n", odd=value)
-    with pytest.raises(UnknownProviderError, match="'odd' is not a Provider class") as caught:
+    with pytest.raises(
+        PluginError, match=r"^provider 'odd' of package odd_turnlog 1\.0 cannot be used: .* is no Provider "
+    ):
         get("odd")
-    assert caught.value.name == "odd"
+
+
+FAILING = {
+    "raises": ("raise ValueError('no licence')", "ValueError: no licence"),
+    "exits": ("import sys; sys.exit(0)", "SystemExit: 0"),
+    "is no Python": ("def (", "SyntaxError: "),
+    "cannot be made": (f"{ADAPTER}    def __init__(self): 1 / 0\n", "ZeroDivisionError: "),
+    "wants more": (f"{ADAPTER}    def __init__(self, file): ...\n", "TypeError: "),
+    "has another name": (
+        ADAPTER.replace('"theirs"', '"other"'),
+        "its `name` is 'other', and must be that of the entry",
+    ),
+    "says too little": (
+        ADAPTER.replace("Postcard", "Provider").replace("tests.wires.postcard", "turnlog.providers"),
+        "no `",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAILING)
+def test_adapter_that_fails_is_told_with_its_package(install: Install, fault: str) -> None:
+    """Whatever it raises, also where it would end the process; the others are there as before."""
+    source, what = FAILING[fault]
+    install("theirs_turnlog", source, theirs="theirs_turnlog:Theirs")
+    with pytest.raises(PluginError, match=f"^{_who('theirs')} (failed|cannot be used).*{what}"):
+        get("theirs")
+    assert get("anthropic").name == "anthropic"
+
+
+def test_name_that_two_packages_have_is_refused(install: Install) -> None:
+    """Which of them is meant, nobody knows."""
+    for package in ("one_turnlog", "other_turnlog"):
+        install(package, ADAPTER, theirs=f"{package}:Theirs")
+    by = r"by package one_turnlog 1\.0 and package other_turnlog 1\.0: remove one of them"
+    with pytest.raises(PluginError, match=rf"^provider 'theirs' is registered more than once, {by}$"):
+        get("theirs")

@@ -10,7 +10,8 @@ from msgspec import Raw
 
 from turnlog.errors import ContentError, UnsupportedContentError
 from turnlog.model import ContextWindow, Message, Tool, content_bytes
-from turnlog.providers import get, names
+from turnlog.providers import get
+from turnlog.providers.registry import BUILT_IN
 from turnlog.providers.tool_choice import unforced
 
 ASKED = [Message(turn="t1", role="user", content_json=content_bytes("hi"))]
@@ -106,7 +107,7 @@ def chosen(adapter: str, **given: Any) -> Any:
     return found or None
 
 
-@pytest.mark.parametrize("adapter", names())
+@pytest.mark.parametrize("adapter", sorted(BUILT_IN))
 def test_choice_is_a_word_or_a_tool(adapter: str) -> None:
     """Each wire has its own spelling of both; a parameter says it, else the window's mode, in which `any` is a word."""
     spelled = CHOICES[adapter][1]
@@ -118,14 +119,14 @@ def test_choice_is_a_word_or_a_tool(adapter: str) -> None:
     assert chosen(adapter) is None
 
 
-@pytest.mark.parametrize("adapter", names())
+@pytest.mark.parametrize("adapter", sorted(BUILT_IN))
 def test_parameter_that_chooses_what_is_not_offered_is_refused(adapter: str) -> None:
     """It names a tool that nobody knows."""
     with pytest.raises(ContentError, match=r"params\.tool_choice: .*'gone'"):
         prepared(adapter, params={"tool_choice": "gone"})
 
 
-@pytest.mark.parametrize("adapter", names())
+@pytest.mark.parametrize("adapter", sorted(BUILT_IN))
 @pytest.mark.parametrize(
     ("tools", "mode", "why"),
     [

@@ -35,6 +35,7 @@ from turnlog.errors import StoreError, TurnlogError
 from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.model import Message, ServerMeta, Text
+from turnlog.plugins import culprit
 from turnlog.record.fields import check_bookmark, check_bookmark_name, check_subject
 from turnlog.turn import Turn
 
@@ -78,7 +79,7 @@ def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
                 stop.add_note(f"`turnlog chat -c {session.place_to_type()}` goes on from here")
             raise
         except OSError as error:
-            if not session.place.at:
+            if not session.place.at or culprit(error) is not None:
                 raise
             again = f"`turnlog chat -c {session.place_to_type()}` goes on from there"
             return not_printed(error, f"what was said is recorded: {again}")

@@ -25,6 +25,7 @@ from turnlog.cli.text import one_line, quoted, text_before_end
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import StoreError, TurnlogError, UnsupportedContentError, os_reason, tell_what_went_in
 from turnlog.log import TurnLog
+from turnlog.plugins import culprit
 from turnlog.turn import Turn
 
 NOTHING_TO_SAY = "there is nothing to say: give TEXT, pipe it in, or go on from a turn with -c"
@@ -122,14 +123,23 @@ def run(
             tell_what_went_in(error, f"what came before is recorded, up to {live.turn.id}: `{again}` {how}")
             note(error_said(error))
             return EXIT_USAGE
-        except OSError as error:
-            if live.turn is None:
-                raise
-            return not_printed(error, f"what there was is recorded as {live.turn.id}: `{_again(live.turn)}` goes on")
+        except Exception as error:  # noqa: BLE001 - it is raised again, or told
+            return _broken_off(error, live.turn)
     with telling(f"all that happened is recorded, up to {result.head.id}, but it could not be printed"):
         again = _again(result.head, "TEXT" if content is not None and not result.turns else "")
         how = " --on-interrupted report" if result.stopped == "interrupted" else ""
         return report(result, live, again + how, _smaller(result.head), json=common.json)
+
+
+def _broken_off(error: Exception, turn: Turn | None) -> int:
+    """Tell of what no store and no provider says. Behind a turn that is most often that nothing can be printed."""
+    if turn is None:
+        raise error
+    where = f"what there was is recorded as {turn.id}: `{_again(turn)}` goes on"
+    if isinstance(error, OSError) and culprit(error) is None:
+        return not_printed(error, where)
+    error.add_note(where)
+    raise error
 
 
 def report(result: RunResult, live: Live, again: str, smaller: str, *, json: bool) -> int:

@@ -12,7 +12,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from turnlog.cli.completing import HEADISH
-from turnlog.cli.failures import UsageError
+from turnlog.cli.failures import UsageError, error_said
 from turnlog.cli.filters import ExportChoice, is_one_of
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, check_output, json_output, note, noting, telling, write_json
@@ -26,7 +26,7 @@ from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
 from turnlog.interop import exports
 from turnlog.interop.finding import TURNLOG, find
-from turnlog.interop.formats import TRANSCRIPTS
+from turnlog.interop.formats import PLUGINS, TRANSCRIPTS
 from turnlog.interop.importing import TranscriptReport
 from turnlog.interop.portable import OnBookmark, RestoreReport
 from turnlog.log import TurnLog
@@ -80,7 +80,9 @@ def import_files(
     try:
         found = find(paths, format=format)
     except TurnlogError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(error_said(error)) from error
+    for what in found.failed:
+        note(one_line(what))
     named = {each.path: each.format for each in found.files}
     exported = [path for path, each in named.items() if each == TURNLOG]
     if exported and redact.redact:
@@ -117,6 +119,8 @@ def _command(format: str, what: str) -> None:
 
 for _format, _what in TRANSCRIPTS.items():
     _command(_format, _what)
+for _format in PLUGINS.others():
+    _command(_format, PLUGINS.called(_format))
 
 
 @app.command(name="turnlog")
