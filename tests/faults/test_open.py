@@ -308,6 +308,33 @@ def test_read_only_store_can_be_read(open_to_all: Path, folder_mode: int) -> Non
     assert run_process(_as_nobody, f"sqlite:///{open_to_all}/log.db") == _READ | _REFUSED
 
 
+def test_who_may_only_read_leaves_nothing_beside_a_store(open_to_all: Path) -> None:
+    """Where they may make files: what SQLite makes of theirs, its owner could not write."""
+    path = open_to_all / "log.db"
+    _make(open_to_all).close()
+    for each in open_to_all.rglob("*"):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    if os.geteuid() == 0:
+        open_to_all.chmod(0o777)
+    before = sorted(open_to_all.rglob("*"))
+    assert run_process(_as_nobody, f"sqlite:///{path}") == _READ | _REFUSED
+    assert sorted(open_to_all.rglob("*")) == before
+    # A crash leaves a write-ahead log, and may leave it without its index.
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("late", continues="main")
+        left = path.with_name("log.db-wal").read_bytes()
+    path.with_name("log.db-wal").write_bytes(left)
+    path.with_name("log.db-wal").chmod(0o644)
+    before = sorted(open_to_all.rglob("*"))
+    found = run_process(_as_nobody, f"sqlite:///{path}")
+    if os.geteuid() == 0:
+        assert found == {"open": StoreOpenError.__name__}
+        assert sorted(open_to_all.rglob("*")) == before
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        assert len(log.ancestry("main")) == 3
+        log.add_turn("more", continues="main")
+
+
 def test_read_only_store_that_another_process_writes_can_be_read(open_to_all: Path) -> None:
     """The same holds while a writer has the store open, with turns that are not yet in its main file."""
     with _make(open_to_all) as log:

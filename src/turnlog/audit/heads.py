@@ -14,7 +14,7 @@ from turnlog.audit import shared_files
 from turnlog.audit.checkpoints import Checkpoint, parse_checkpoint
 from turnlog.audit.keys import default_folder
 from turnlog.errors import CorruptionError, ProofError, SigningKeyError, os_reason
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file
+from turnlog.store.files import OWN, make_folders, open_file
 
 
 def default_signed_heads(environ: Mapping[str, str]) -> SignedHeads:
@@ -52,7 +52,7 @@ class SignedHeads:
                 try:
                     stack.enter_context(shared_files.locked(lock))
                 except FileNotFoundError:
-                    make_folders(self._folder, folder_mode(FILE_MODE))
+                    make_folders(self._folder, OWN.of_folders)
                     stack.enter_context(shared_files.locked(lock))
             except OSError as error:
                 raise _error(self._folder, error) from error

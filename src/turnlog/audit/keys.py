@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
-from platformdirs import user_data_path
 
 from turnlog.audit import shared_files
 from turnlog.errors import SealError, SigningKeyError, os_reason
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, open_file
+from turnlog.store.files import OWN, make_folders, open_file
+from turnlog.store.home import data_folder
 
 if TYPE_CHECKING:
     from turnlog.audit.notes import Signer
@@ -104,7 +104,7 @@ class KeyStore(Protocol):
 def default_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder of what is kept in files: the one that `TURNLOG_KEYS_DIR` names, else in the data folder."""
     folder = environ.get(FOLDER_VARIABLE)
-    return Path(folder) if folder else user_data_path("turnlog") / "keys"
+    return Path(folder) if folder else data_folder() / "keys"
 
 
 def default_key_store(environ: Mapping[str, str]) -> KeyStore:
@@ -139,7 +139,7 @@ class FolderKeys:
         signer = _new_signer(name)
         path = self._path(name)
         try:
-            make_folders(self._folder, folder_mode(FILE_MODE))
+            make_folders(self._folder, OWN.of_folders)
         except OSError as error:
             raise SigningKeyError(f"there can be no folder {str(self._folder)!r}: {os_reason(error)}") from error
         try:

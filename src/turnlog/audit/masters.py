@@ -22,7 +22,7 @@ from typing import IO, Protocol
 from turnlog.audit import shared_files
 from turnlog.audit.keys import FOLDER_VARIABLE, Keyring, keyring_errors, read_secret, usable_keyring
 from turnlog.errors import SealError, UnusableKeyError, os_reason
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders
+from turnlog.store.files import OWN, make_folders
 
 __all__ = [
     "COMMAND_VARIABLE",
@@ -172,7 +172,7 @@ class FileMaster(_KeptMaster):
 
     def _keep(self, text: str) -> bool:
         try:
-            make_folders(self._path.parent, folder_mode(FILE_MODE))
+            make_folders(self._path.parent, OWN.of_folders)
             shared_files.write_new(self._path, f"{text}\n".encode())
         except FileExistsError:
             return False

@@ -12,7 +12,7 @@ from typing import Protocol
 from turnlog.audit import shared_files
 from turnlog.audit.posting import TIMEOUT_S, post
 from turnlog.errors import PlaceError, os_reason
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, not_a_file, sync_folder
+from turnlog.store.files import FILE_MODE, OWN, make_folders, not_a_file, sync_folder
 from turnlog.web_address import parsed, shown_server
 
 
@@ -74,7 +74,7 @@ class Folder:
         """
         text = note.partition("\n\n")[0]
         try:
-            make_folders(self._path, folder_mode(FILE_MODE))
+            make_folders(self._path, OWN.of_folders)
             number = 0
             while True:
                 number += 1

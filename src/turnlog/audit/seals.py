@@ -45,7 +45,7 @@ from turnlog.audit.seal_files import GENERAL, NAMES, NAMES_FILE, KeyFile, Listin
 from turnlog.errors import SealError, UnusableKeyError, os_reason
 from turnlog.events import DataKey
 from turnlog.events.sealing import SECRET_BYTES, Tagged, short
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders, sync_folder
+from turnlog.store.files import OWN, make_folders, sync_folder
 
 __all__ = ["SealFolder", "SealKeyEntry", "default_seals"]
 
@@ -412,7 +412,7 @@ class SealFolder:
         """Be the only one that changes the folder. Gives what is to be called after each change."""
         with ExitStack() as stack:
             try:
-                make_folders(self._folder, folder_mode(FILE_MODE))
+                make_folders(self._folder, OWN.of_folders)
                 self._state()
                 handle = stack.enter_context(shared_files.locked(self._folder / _LOCK))
             except OSError as error:

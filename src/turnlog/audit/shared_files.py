@@ -44,7 +44,7 @@ def replace(path: Path, content: bytes) -> None:
     """
     temporary = path.with_suffix(".tmp")
     temporary.unlink(missing_ok=True)  # of a process that was killed: whoever is here has the lock
-    write_file(temporary, content, FILE_MODE)
+    write_file(temporary, content)
     temporary.replace(path)
     sync_folder(path.parent)
 
@@ -76,7 +76,7 @@ def write_new(path: Path, content: bytes) -> None:
         OSError: it cannot be written.
     """
     temporary = path.with_name(f".{token_hex(8)}.tmp")
-    write_file(temporary, content, FILE_MODE)
+    write_file(temporary, content)
     try:
         take_name(temporary, path)
     finally:

@@ -41,7 +41,7 @@ from turnlog.audit.notes import (
 )
 from turnlog.audit.posting import TIMEOUT_S, Answer, post
 from turnlog.errors import ProofError, SigningKeyError, TurnlogError
-from turnlog.store.files import FILE_MODE, file_error, folder_mode, make_folders, open_file
+from turnlog.store.files import OWN, file_error, make_folders, open_file
 from turnlog.web_address import parsed, shown_server
 
 __all__ = [
@@ -142,7 +142,7 @@ class Witness:
         self._log_verifiers = {origin: list(verifiers) for origin, verifiers in log_verifiers.items()}
         self._clock = clock
         try:
-            make_folders(state_folder, folder_mode(FILE_MODE))
+            make_folders(state_folder, OWN.of_folders)
         except OSError as error:
             raise file_error(error, state_folder) from error
 

@@ -22,7 +22,7 @@ from turnlog.cli.text import one_line
 from turnlog.errors import TurnlogError
 from turnlog.events import REPLY, TOOLS, TURN
 from turnlog.store import parse_url
-from turnlog.store.files import FILE_MODE, sync_folder, write_file
+from turnlog.store.files import sync_folder, write_file
 from turnlog.store.sqlite.store import PAYLOAD_FOLDER_SUFFIX
 
 PAGE, PROOF, CHECKPOINT = "index.html", "proof.tlog-proof", "checkpoint"
@@ -224,7 +224,7 @@ def write_folder(path: Path, content: Mapping[str, Pieces], common: Common, *, f
             file = new / name
             if not file.parent.is_dir():
                 file.parent.mkdir(_FOLDER_MODE)
-            write_file(file, pieces, FILE_MODE)
+            write_file(file, pieces)
         for folder in (*(one for one in new.iterdir() if one.is_dir()), new):
             sync_folder(folder)
         check_folder(path, common, force=force)  # nobody made one in between

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import quote
 
 from turnlog.errors import StoreOpenError
+from turnlog.store.home import data_folder as home_data_folder
 from turnlog.store.urls import is_log_there, is_postgres, parse_url
 
 STORE_VARIABLE = "TURNLOG_STORE"
@@ -28,9 +29,7 @@ def data_folder() -> Path:
     home = os.environ.get("HOME", "")
     if sys.platform == "linux" and home.startswith("/") and not any(map(os.environ.get, _ELSEWHERE)):
         return Path(home, ".local", "share", "turnlog")  # as below, which takes as long to import as a store to open
-    from platformdirs import user_data_path  # noqa: PLC0415 - see above
-
-    return user_data_path("turnlog")
+    return home_data_folder()
 
 
 def chosen_store(given: str | None) -> Choice:

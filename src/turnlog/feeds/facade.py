@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from platformdirs import user_cache_path, user_data_path
 
 from turnlog.errors import MetaError, NotFoundError, StoreError, TurnlogError
 from turnlog.events import ERASURE
@@ -31,6 +30,8 @@ from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
 from turnlog.record.fields import check_type
 from turnlog.store import Store, parse_url
+from turnlog.store.files import OWN, Access, access_like
+from turnlog.store.home import cache_folder, data_folder
 from turnlog.store.telling import logger
 from turnlog.store.urls import is_postgres
 
@@ -95,13 +96,19 @@ class Feeds:
             target = there.LogTarget(self.store.url)
             if target.may_be_used():
                 return _Home(target, there.PostgresSearch(self._words), partial(there.PostgresSearchView, self._words))
-        target = SQLiteTarget(self._beside(SUFFIX) or ":memory:", on_busy=self.store.on_busy)
+        target = SQLiteTarget(self._beside(SUFFIX) or ":memory:", on_busy=self.store.on_busy, access=self._access)
         return _Home(target, Search(), partial(SearchView, self._words))
 
     @cached_property
     def _states(self) -> FeedStates:
         """How far feeds to sinks have come."""
-        return sinks.FeedStates(self._beside(FEEDS_SUFFIX))
+        return sinks.FeedStates(self._beside(FEEDS_SUFFIX), access=self._access)
+
+    @property
+    def _access(self) -> Access:
+        """Who may use what is made beside the store: of a file who may use that, else the user alone."""
+        path = None if is_postgres(self.store.url) else parse_url(self.store.url)
+        return OWN if path is None else access_like(path.stat())
 
     def _beside(self, suffix: str) -> Path | None:
         if is_postgres(self.store.url):
@@ -122,8 +129,8 @@ class Feeds:
             genesis = transaction.genesis()
         log = None if genesis is None else genesis.header.id
         if suffix == SUFFIX:
-            return None if log is None else _named(user_cache_path("turnlog"), log, suffix)
-        folder = user_data_path("turnlog")
+            return None if log is None else _named(cache_folder(), log, suffix)
+        folder = data_folder()
         # Who began to feed others while the log was empty goes on in the file that it began with.
         early = _named(folder, self.store.url, suffix)
         if log is None or any(state.log in (None, log) for state in sinks.FeedStates(early).all()):

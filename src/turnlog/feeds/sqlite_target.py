@@ -21,12 +21,12 @@ from turnlog.errors import MetaError, SchemaError, StoreBusyError, StoreError, S
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store import Store, parse_url
-from turnlog.store.files import FILE_MODE, NOT_WRITABLE
+from turnlog.store.files import NOT_WRITABLE, OWN, Access
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
 from turnlog.store.sqlite.erasing import SCRUB_WAIT_S
 from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged, lacking
-from turnlog.store.sqlite.handles import Connection, FileId, Resting, connect, file_id, make, rests, using
+from turnlog.store.sqlite.handles import Connection, FileId, Resting, connect, file_id, make, make_beside, rests, using
 from turnlog.store.sqlite.journal import write_ahead
 from turnlog.store.sqlite.opening import Signature, must_be_immutable, signature, uri_of
 from turnlog.store.telling import logger
@@ -70,13 +70,17 @@ class SQLiteTarget(Target, Resting):
     Where nothing can be written, what is in the file is read without locks, as if it never changed.
     """
 
-    def __init__(self, path: str | Path, *, on_busy: Callable[[float], None] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, *, on_busy: Callable[[float], None] | None = None, access: Access = OWN
+    ) -> None:
         """Take the path of the file, which is made when it is first needed; `:memory:` for none.
 
         Args:
             path: the file.
             on_busy: called now and then while a transaction waits for another process that writes, with the seconds.
+            access: who may use the file, which has what is in logs in plain: its maker alone, or who may use a log.
         """
+        self._access = access
         self._path = Path(path)
         self._on_busy = on_busy
         self.place = str(path)
@@ -88,7 +92,7 @@ class SQLiteTarget(Target, Resting):
         """Which file the connection has open."""
         self._lock = Lock()
         # Whoever builds beside holds the lock of the file's name: in a file of its own, for the sake of SQLite's.
-        self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX))
+        self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX), access=access)
         self._release: Release | None = None
         rests(self)
 
@@ -199,7 +203,7 @@ class SQLiteTarget(Target, Resting):
             return SQLiteTarget(":memory:")
         self.sweep(projection)
         path = self._path.with_name(self._beginning(projection) + token_hex(6))
-        built = SQLiteTarget(path)
+        built = SQLiteTarget(path, access=self._access)
         # Where there are no locks, others cannot take it for a leftover either.
         with suppress(StoreError):
             built._release = self._builds.take(path.name)
@@ -212,7 +216,7 @@ class SQLiteTarget(Target, Resting):
             with suppress(StoreError):
                 release = self._builds.take(path.name)
             if release is not None and path.exists():
-                left = SQLiteTarget(path)
+                left = SQLiteTarget(path, access=self._access)
                 left._release = release
                 return left
             if release is not None:
@@ -393,8 +397,9 @@ class SQLiteTarget(Target, Resting):
         try:
             if not self._is_in_memory:
                 self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
-                # What is in a log is its owner's; SQLite gives its other files the same mode.
-                make(self._path, FILE_MODE)
+                # SQLite gives its other files the same mode.
+                make(self._path, self._access)
+                make_beside(self._path, self._access)
             connection = connect(
                 ":memory:" if self._is_in_memory else self._path,
                 None if self._is_in_memory else self._path,

@@ -14,6 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from turnlog.errors import NO_SPACE, StoreError, StoreFullError, StoreReadOnlyError, os_reason
 
 FILE_MODE = 0o600
@@ -26,12 +29,60 @@ NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP
 """What a file system says that has no hard links, or no more of them for a file."""
 
 
+class Access(Struct, frozen=True, kw_only=True):
+    """Who may use what is made, and whose it is.
+
+    Attributes:
+        mode: its permissions.
+        user: its owner's id; None for whoever makes it.
+        group: its group's id; None for the one that it gets by itself.
+    """
+
+    mode: int = FILE_MODE
+    user: int | None = None
+    group: int | None = None
+
+    @property
+    def of_folders(self) -> Access:
+        """The same for folders of such files."""
+        return replace(self, mode=folder_mode(self.mode))
+
+
+OWN = Access()
+"""What is its maker's alone."""
+
+
+def access_like(found: os.stat_result) -> Access:
+    """Return the access that whoever may use a file has to what is made beside it.
+
+    What root makes is the file's owner's, as SQLite has it with its own files. What is for a group is that of the file.
+    """
+    mode = stat.S_IMODE(found.st_mode) & 0o666 | FILE_MODE
+    is_root = os.geteuid() == 0
+    has_group = is_root or mode & 0o070
+    return Access(mode=mode, user=found.st_uid if is_root else None, group=found.st_gid if has_group else None)
+
+
+def _give(target: int | Path, access: Access, inherited: int = 0) -> None:
+    """Give something that was just made to those who are to use it, and to nobody else on the way."""
+    found = os.stat(target)  # noqa: PTH116 - a handle too
+    user = -1 if access.user in (None, found.st_uid) else access.user
+    group = -1 if access.group in (None, found.st_gid) else access.group
+    mode = access.mode
+    if (user, group) != (-1, -1):
+        try:
+            os.chown(target, user, group)
+        except PermissionError:
+            mode &= ~0o070  # the group that it has is another one
+    os.chmod(target, inherited | mode)  # noqa: PTH101 - likewise
+
+
 def folder_mode(file_mode: int) -> int:
     """Return the permissions of a folder for files of some permissions: who may read these may enter it."""
     return file_mode | (file_mode & 0o444) >> 2
 
 
-def make_folders(folder: Path, mode: int) -> None:
+def make_folders(folder: Path, access: Access) -> None:
     """Make a folder and what is missing above it, durably. What is there keeps its permissions."""
     missing: list[Path] = []
     for above in (folder, *folder.parents):
@@ -40,26 +91,25 @@ def make_folders(folder: Path, mode: int) -> None:
         missing.append(above)
     for made in reversed(missing):
         try:
-            make_folder(made, mode)
+            make_folder(made, access)
         except FileExistsError:
             if not made.is_dir():
                 raise
         sync_folder(made.parent)
 
 
-def make_folder(folder: Path, mode: int) -> None:
-    """Make one folder with a mode that no umask changes. It is not durable yet.
+def make_folder(folder: Path, access: Access) -> None:
+    """Make one folder, with a mode that no umask changes. It is not durable yet.
 
     Raises:
         FileExistsError: something of that name is there.
     """
-    folder.mkdir(mode)
+    folder.mkdir(access.mode & 0o700)
     # A set-group-id bit is inherited from the folder above, and is meant to be.
-    inherited = stat.S_IMODE(folder.stat().st_mode) & ~0o777
-    folder.chmod(inherited | mode)
+    _give(folder, access, stat.S_IMODE(folder.stat().st_mode) & ~0o777)
 
 
-def lock_file(path: Path, mode: int) -> int | None:
+def lock_file(path: Path, access: Access = OWN) -> int | None:
     """Return a handle that has a file locked, which is made where it is not there; None where somebody has it locked.
 
     Whoever has it may remove the file. The lock goes with the handle.
@@ -68,10 +118,10 @@ def lock_file(path: Path, mode: int) -> int | None:
         FileNotFoundError: its folder is not there.
     """
     while True:
-        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, mode)
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, FILE_MODE)
         try:
             if os.fstat(handle).st_uid == os.geteuid():
-                os.fchmod(handle, mode)  # whatever the umask
+                _give(handle, access)  # whatever the umask
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle), path.stat()):
                 return os.dup(handle)
@@ -102,15 +152,15 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def make_file(path: Path, mode: int) -> int:
-    """Make an empty file with a mode that no umask changes, and return a handle to write to it.
+def make_file(path: Path, access: Access = OWN) -> int:
+    """Make an empty file, with a mode that no umask changes, and return a handle to write to it.
 
     Raises:
         FileExistsError: something of that name is there.
     """
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
     try:
-        os.fchmod(handle, mode)
+        _give(handle, access)
     except BaseException:
         os.close(handle)
         path.unlink()
@@ -118,14 +168,14 @@ def make_file(path: Path, mode: int) -> int:
     return handle
 
 
-def write_file(path: Path, content: bytes | Iterable[bytes | memoryview], mode: int) -> None:
+def write_file(path: Path, content: bytes | Iterable[bytes | memoryview], access: Access = OWN) -> None:
     """Make a file with a content, or the pieces of one, which is on disk on return.
 
     Its name is not: sync its folder for that.
 
     Nothing is left if that fails.
     """
-    with os.fdopen(make_file(path, mode), "wb") as file:
+    with os.fdopen(make_file(path, access), "wb") as file:
         try:
             file.writelines((content,) if isinstance(content, bytes) else content)
             file.flush()

@@ -31,7 +31,7 @@ from secrets import token_hex
 
 from turnlog.store.files import (
     NO_LINKS,
-    folder_mode,
+    Access,
     is_file_of,
     make_file,
     make_folder,
@@ -107,11 +107,10 @@ class PendingFile:
 class Incoming:
     """This process's part of `.incoming`, which is made with the first file. Safe to use from many threads."""
 
-    def __init__(self, folder: Path, *, file_mode: int) -> None:
-        """Take the payload folder, and the permissions of the files in it."""
+    def __init__(self, folder: Path, *, access: Access) -> None:
+        """Take the payload folder, and who may use the files in it."""
         self._folder = folder
-        self._file_mode = file_mode
-        self._folder_mode = folder_mode(file_mode)
+        self._access = access
         self._mutex = threading.Lock()
         self._held: _HeldFolder | None = None
         self._pending: weakref.WeakSet[PendingFile] = weakref.WeakSet()
@@ -149,7 +148,7 @@ class Incoming:
         What no event needs then is removed, as what a crash left behind.
         """
         mark = self._own_name(name)
-        os.close(make_file(mark, self._file_mode))
+        os.close(make_file(mark, self._access))
         sync_folder(mark.parent)
         return mark
 
@@ -173,7 +172,7 @@ class Incoming:
 
     def _write(self, pending: PendingFile) -> Path:
         path = self._own_name(pending.name)
-        write_file(path, pending.content, self._file_mode)
+        write_file(path, pending.content, self._access)
         pending.written(path)
         with self._mutex:
             self._pending.add(pending)
@@ -184,11 +183,11 @@ class Incoming:
         # From here on the name in `.incoming` has to stay, whatever happens.
         pending.keep()
         try:
-            make_folders(final.parent, self._folder_mode)
+            make_folders(final.parent, self._access.of_folders)
             if pending.replaces or not _linked(path, final, len(pending.content)):
                 # It cannot have two names, or something else is in its place.
                 mark = self._own_name(pending.name)
-                os.close(make_file(mark, self._file_mode))
+                os.close(make_file(mark, self._access))
                 path.replace(final)
                 pending.moved(mark)
         except OSError:
@@ -199,9 +198,9 @@ class Incoming:
         with self._mutex:
             held = self._held
             if held is None or held.pid != os.getpid():
-                make_folders(self._folder / INCOMING, self._folder_mode)
+                make_folders(self._folder / INCOMING, self._access.of_folders)
                 sync_folder(self._folder.parent)
-                held = self._held = _hold(self._folder / INCOMING, self._file_mode)
+                held = self._held = _hold(self._folder / INCOMING, self._access)
             return held.path / f"{next(held.numbers)}-{name}"
 
 
@@ -215,7 +214,7 @@ class _HeldFolder:
         self.let_go = weakref.finalize(self, _let_go, path, handle, self.pid)
 
 
-def _hold(incoming: Path, file_mode: int) -> _HeldFolder:
+def _hold(incoming: Path, access: Access) -> _HeldFolder:
     """Make a folder and lock it. Another process may take it for a dead one's before it is locked: then make another.
 
     Raises:
@@ -223,9 +222,9 @@ def _hold(incoming: Path, file_mode: int) -> _HeldFolder:
     """
     for _ in range(_ATTEMPTS_MAX):
         path = incoming / token_hex(8)
-        make_folder(path, folder_mode(file_mode))
+        make_folder(path, access.of_folders)
         try:
-            handle = make_file(path / LOCK, file_mode)
+            handle = make_file(path / LOCK, access)
         except FileNotFoundError:
             continue
         held = _HeldFolder(path, handle)

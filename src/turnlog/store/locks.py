@@ -19,7 +19,7 @@ from threading import Lock
 from weakref import WeakSet
 
 from turnlog.errors import StoreError
-from turnlog.store.files import FILE_MODE, folder_mode, is_locked, lock_file, make_folder
+from turnlog.store.files import OWN, Access, is_locked, lock_file, make_folder
 
 LOCKS_SUFFIX = "-locks"
 
@@ -95,10 +95,10 @@ class MemoryLocks(Locks):
 class FileLocks(Locks):
     """Those of a store that is a file."""
 
-    def __init__(self, folder: Path, *, file_mode: int = FILE_MODE) -> None:
-        """Take the folder, which is there while there are locks, and the permissions of the store."""
+    def __init__(self, folder: Path, *, access: Access = OWN) -> None:
+        """Take the folder, which is there while there are locks, and who may use the store."""
         self._folder = folder
-        self._mode = file_mode
+        self._access = access
         self._handles: dict[int, Path] = {}
         _file_locks.add(self)
 
@@ -150,7 +150,7 @@ class FileLocks(Locks):
         """Return a handle that has a file locked; None where somebody else has it locked."""
         while True:
             try:
-                make_folder(self._folder, folder_mode(self._mode))
+                make_folder(self._folder, self._access.of_folders)
             except FileExistsError:
                 if self._folder.is_symlink() and not self._folder.exists():
                     raise  # there is no folder at its end, and none comes of waiting
@@ -159,7 +159,7 @@ class FileLocks(Locks):
                     raise
                 continue  # somebody took it away before it had its permissions
             try:
-                return lock_file(path, self._mode)
+                return lock_file(path, self._access)
             except FileNotFoundError:  # somebody gave the last lock back, and took the folder away
                 continue
 

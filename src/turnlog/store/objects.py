@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import StorageError, StoreError, StoreOpenError
-from turnlog.store.files import make_folders
+from turnlog.store.files import OWN, make_folders
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -95,7 +95,7 @@ class Objects:
             if parts.scheme == "file":
                 folder = Path(unquote(parts.path))
                 # What is made in it is for whoever may enter it.
-                make_folders(folder, 0o700)
+                make_folders(folder, OWN.of_folders)
                 self._store: Any = LocalStore(folder)
             else:
                 self._store = S3Store(

@@ -34,7 +34,7 @@ from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, OpenedPayload, sealed_pieces
 from turnlog.model.pieces import byte_pieces, joined
 from turnlog.store import frames, incoming, sealed_payloads
-from turnlog.store.files import FILE_MODE, file_error, open_file
+from turnlog.store.files import OWN, Access, file_error, open_file
 from turnlog.store.incoming import Incoming
 from turnlog.store.objects import Objects
 from turnlog.store.values import NO_PAYLOAD, NewPayload, Payload, Placement
@@ -109,12 +109,12 @@ class PayloadPlacer:
     its `NewPayload`; one that was published and not released is left for `collect`, in whatever process that runs.
     """
 
-    def __init__(self, folder: Path | None, *, file_mode: int = FILE_MODE, objects: Objects | None = None) -> None:
+    def __init__(self, folder: Path | None, *, access: Access = OWN, objects: Objects | None = None) -> None:
         """Keep large payloads in `folder`, made when first needed; None keeps all payloads beside their events.
 
         Args:
             folder: the payload folder.
-            file_mode: permissions of payload files, whatever the umask. Who may read these may enter their folders.
+            access: who may use payload files, whatever the umask. Who may read these may enter their folders.
             objects: where large payloads are objects. These are written when they are placed, and once more if they are
                 gone when they are published; there is nothing to release or to collect.
         """
@@ -122,7 +122,7 @@ class PayloadPlacer:
         self.objects = objects
         self.elsewhere = ""
         """Where there are such objects that cannot be reached, for messages."""
-        self._incoming = Incoming(folder, file_mode=file_mode) if folder is not None else None
+        self._incoming = Incoming(folder, access=access) if folder is not None else None
 
     # In
 

@@ -40,7 +40,7 @@ from turnlog.model import Tool, content_bytes
 from turnlog.providers import PreparedRequest
 from turnlog.record import turn_draft
 from turnlog.store import Placement
-from turnlog.store.files import write_file
+from turnlog.store.files import Access, write_file
 from turnlog.store.payloads import FILE_BYTES_MIN
 from turnlog.testing.faults import run_processes
 
@@ -171,9 +171,9 @@ def test_nothing_large_is_ever_written_plain(log: TurnLog, tmp_path: Path, monke
     """Not even for a moment, where what settles under which key it is sealed is in the transaction."""
     written: list[bytes] = []
 
-    def write(path: Path, content: bytes, mode: int) -> None:
+    def write(path: Path, content: bytes, access: Access) -> None:
         written.append(bytes(content))
-        write_file(path, content, mode)
+        write_file(path, content, access)
 
     monkeypatch.setattr("turnlog.store.incoming.write_file", write)
     log.seal(subject="Ada")
@@ -223,7 +223,7 @@ def test_what_an_import_seals_is_never_written_plain(
     written: list[bytes] = []
     monkeypatch.setattr(
         "turnlog.store.incoming.write_file",
-        lambda path, content, mode: (written.append(bytes(content)), write_file(path, content, mode))[1],
+        lambda path, content, access: (written.append(bytes(content)), write_file(path, content, access))[1],
     )
     assert log.import_claude_code(session).turns_added == 2
     assert [key_of(log, turn.id) is not None for turn in log.latest(2)] == [True, True]

@@ -390,8 +390,8 @@ def test_full_disk_is_waited_for(filed: TurnLog, folder: Path, monkeypatch: pyte
     is_full = [True]
     told: list[str] = []
 
-    def make(path: Path, mode: int) -> int:
-        handle = make_file(path, mode)
+    def make(path: Path) -> int:
+        handle = make_file(path)
         if is_full[0]:
             os.close(handle)
             handle = os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC)

@@ -2,15 +2,21 @@
 
 import errno
 import os
+import random
 import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from turnlog import TurnLog
 from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError
+from turnlog.feeds.sinks import JSONLines
 from turnlog.store.files import (
+    OWN,
+    Access,
     file_error,
     folder_mode,
     is_file_of,
@@ -21,6 +27,7 @@ from turnlog.store.files import (
     sync_folder,
     write_file,
 )
+from turnlog.testing.faults import run_process
 
 
 def mode_of(path: Path) -> int:
@@ -48,9 +55,9 @@ def test_folder_can_be_entered_by_those_who_read(file_mode: int, expected: int) 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o660])
 def test_modes_are_independent_of_the_umask(tmp_path: Path, mode: int) -> None:
     """Files and folders have the permissions that were asked for, whatever the umask."""
-    write_file(tmp_path / "written", b"x", mode)
-    os.close(make_file(tmp_path / "made", mode))
-    make_folders(tmp_path / "a" / "b", folder_mode(mode))
+    write_file(tmp_path / "written", b"x", Access(mode=mode))
+    os.close(make_file(tmp_path / "made", Access(mode=mode)))
+    make_folders(tmp_path / "a" / "b", Access(mode=mode).of_folders)
     assert {mode_of(tmp_path / "written"), mode_of(tmp_path / "made")} == {mode}
     assert {mode_of(tmp_path / "a"), mode_of(tmp_path / "a" / "b")} == {folder_mode(mode)}
 
@@ -58,7 +65,7 @@ def test_modes_are_independent_of_the_umask(tmp_path: Path, mode: int) -> None:
 def test_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
     """Only what is made gets a mode."""
     (tmp_path / "there").mkdir(0o755)
-    make_folders(tmp_path / "there" / "new", 0o700)
+    make_folders(tmp_path / "there" / "new", OWN.of_folders)
     assert (mode_of(tmp_path / "there"), mode_of(tmp_path / "there" / "new")) == (0o755, 0o700)
 
 
@@ -66,17 +73,77 @@ def test_group_is_inherited(tmp_path: Path) -> None:
     """A folder in a set-group-id folder is one too, so that a store of a group stays the group's."""
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o2770)
-    make_folder(tmp_path / "shared" / "new", 0o770)
+    make_folder(tmp_path / "shared" / "new", Access(mode=0o770))
     assert mode_of(tmp_path / "shared" / "new") == 0o2770
+
+
+def _as(user: int, groups: list[int], work: str, folder: str) -> str:
+    """Do something as another user; return what it raised."""
+    os.umask(0o077)
+    os.setgroups(groups)
+    os.setresgid(groups[0], groups[0], groups[0])
+    os.setresuid(user, user, user)
+    os.chdir(folder)
+    with TurnLog.open("sqlite:///log.db") as log:
+        if work == "write":
+            log.add_turn("heron " * 30_000 + random.Random(1).randbytes(100_000).hex(), bookmark="main")
+            log.feeds.run()
+            log.feeds.feed(JSONLines("lines"), name="lines").run()
+        else:
+            assert log.verify().clean
+            assert log.feeds.search("heron")
+            assert [status.name for status in log.feeds.all()] == ["lines"]
+            log.add_turn("More.", continues="main")
+        return "\n".join(
+            f"{path} {each.st_uid} {each.st_gid} {stat.S_IMODE(each.st_mode):o}"
+            for path in sorted(Path().glob("log.db*"))
+            for each in (path.stat(),)
+        )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+@pytest.mark.parametrize("group_of_folder", [0o2770, 0o777])
+def test_what_is_beside_a_store_of_a_group_is_the_group_s(group_of_folder: int) -> None:
+    """Of whatever group who made it is first of all: others of that one cannot read it, and those of the store can."""
+    with TemporaryDirectory(prefix="turnlog-") as name:
+        folder = Path(name)
+        folder.chmod(group_of_folder)
+        os.chown(folder, 2001, 3000)
+        TurnLog.open(f"sqlite:///{folder}/log.db").close()
+        (folder / "log.db").chmod(0o660)
+        os.chown(folder / "log.db", 2001, 3000)
+        told = run_process(_as, 2002, [100, 3000], "write", name)
+        made = {line.split()[0]: line.split()[1:] for line in told.splitlines()}
+        assert {"log.db-wal", "log.db-shm", "log.db-payloads", "log.db-projections", "log.db-feeds"} <= set(made)
+        assert {group for _, group, _ in made.values()} == {"3000"}
+        assert {mode[-3:] for _, _, mode in made.values()} == {"660", "770"}
+        inside = {path.stat().st_gid for path in (folder / "log.db-payloads").rglob("*")}
+        assert inside == {3000}
+        run_process(_as, 2003, [200, 3000], "read", name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="what root makes")
+def test_what_root_makes_beside_a_store_is_its_owner_s(tmp_path: Path) -> None:
+    """As SQLite has it: who looks at a store as root does not shut its owner out."""
+    path = tmp_path / "log.db"
+    TurnLog.open(f"sqlite:///{path}").close()
+    os.chown(path, 2001, 2001)
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("heron " * 30_000 + random.Random(1).randbytes(100_000).hex())
+        log.feeds.run()
+        log.feeds.feed(JSONLines(tmp_path / "lines"), name="lines").run()
+        made = [*tmp_path.rglob("log.db*/**/*"), *tmp_path.glob("log.db*")]
+        assert len(made) > 8
+        assert {(each.stat().st_uid, each.stat().st_gid) for each in made} == {(2001, 2001)}
 
 
 def test_every_new_name_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each folder that is made, the folder above it is synced; of what was there, nothing."""
     synced: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(str(Path(f"/proc/self/fd/{handle}").readlink())))
-    make_folders(tmp_path / "a" / "b", 0o700)
+    make_folders(tmp_path / "a" / "b", OWN.of_folders)
     assert synced == [str(tmp_path), str(tmp_path / "a")]
-    make_folders(tmp_path / "a" / "b", 0o700)
+    make_folders(tmp_path / "a" / "b", OWN.of_folders)
     assert len(synced) == 2
 
 
@@ -87,7 +154,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     for name in ("file", "link", "dangling"):
         with pytest.raises(FileExistsError):
-            write_file(tmp_path / name, b"new", 0o600)
+            write_file(tmp_path / name, b"new")
     assert (tmp_path / "file").read_bytes() == b"old"
     assert not (tmp_path / "nowhere").exists()
 
@@ -100,7 +167,7 @@ def test_file_that_cannot_be_synced_is_not_left(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output"):
-        write_file(tmp_path / "file", b"x", 0o600)
+        write_file(tmp_path / "file", b"x")
     assert list(tmp_path.iterdir()) == []
 
 

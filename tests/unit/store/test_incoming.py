@@ -17,6 +17,7 @@ import pytest
 from turnlog.digest import payload_hash, sri_bytes
 from turnlog.errors import StoreError, StoreFullError, StoreReadOnlyError
 from turnlog.store import incoming
+from turnlog.store.files import Access
 from turnlog.store.payloads import FILE_BYTES_MIN, PayloadPlacer
 from turnlog.store.values import NewPayload, Placement
 
@@ -451,9 +452,9 @@ def test_folder_that_is_taken_for_a_dead_process_is_made_again(
         assert other.needs_collecting()
         other.collect(lambda _: False)
 
-    def make_after(path: Path, mode: int) -> int:
+    def make_after(path: Path, access: Access) -> int:
         meddle()
-        return make_file(path, mode)
+        return make_file(path, access)
 
     def lock_after(handle: int, how: int) -> None:
         meddle()
@@ -618,7 +619,7 @@ def test_failed_collecting_is_a_store_error(
 @pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o600, 0o700), (0o644, 0o755), (0o660, 0o770)])
 def test_modes_are_those_of_the_store(tmp_path: Path, umask: int, file_mode: int, folder_mode: int) -> None:
     """Files and folders, on their way in and where they belong, have the store's permissions, whatever the umask."""
-    placer = PayloadPlacer(tmp_path / "payloads", file_mode=file_mode)
+    placer = PayloadPlacer(tmp_path / "payloads", access=Access(mode=file_mode))
     old = os.umask(umask)
     try:
         placer.publish(placer.place(NOISE))

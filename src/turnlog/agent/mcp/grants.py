@@ -17,7 +17,8 @@ from msgspec import Struct
 from turnlog.agent.mcp.signals import KeyringUnusableError
 from turnlog.errors import StoreError, ToolServerError
 from turnlog.providers.keys import SERVICE
-from turnlog.store.files import FILE_MODE, folder_mode, make_folders
+from turnlog.store.files import OWN, make_folders
+from turnlog.store.home import data_folder
 from turnlog.store.locks import FileLocks
 
 _PREFIX = "mcp:"
@@ -167,12 +168,10 @@ def login_lock(
     Raises:
         ToolServerError: locks cannot be used, or it was not free in time.
     """
-    from platformdirs import user_data_path  # noqa: PLC0415 - it takes a while to import, and few need a lock
-
-    folder = user_data_path("turnlog") / _LOCKS
+    folder = data_folder() / _LOCKS
     ends_s = time.monotonic() + wait_s
     try:
-        make_folders(folder.parent, folder_mode(FILE_MODE))
+        make_folders(folder.parent, OWN.of_folders)
         locks = FileLocks(folder)
         while (release := locks.take(what)) is None:
             while_waiting()

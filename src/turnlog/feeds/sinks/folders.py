@@ -12,7 +12,7 @@ from pathlib import Path
 
 from turnlog.errors import MetaError, SinkError, os_reason
 from turnlog.feeds.sinks.interface import Sink
-from turnlog.store.files import FILE_MODE, folder_mode, make_file, make_folders, sync_folder, write_file
+from turnlog.store.files import FILE_MODE, OWN, make_file, make_folders, sync_folder, write_file
 
 _LOCK = ".turnlog-feed.lock"
 _NEW = ".turnlog-new"
@@ -55,7 +55,7 @@ class Folder:
             SinkError: it cannot be used, or another feed fills it.
         """
         with self.errors():
-            make_folders(self.path, folder_mode(FILE_MODE))
+            make_folders(self.path, OWN.of_folders)
             lock = self.path / _LOCK
             self._lock = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
             try:
@@ -91,7 +91,7 @@ class Folder:
         Raises:
             OSError: it cannot be written. What was there is there.
         """
-        self.replace(path, lambda new: write_file(new, content, FILE_MODE))
+        self.replace(path, lambda new: write_file(new, content))
 
     def replace(self, path: Path, make: Callable[[Path], None]) -> None:
         """Have a file made and put it in the place of one that may be there, durably. Who may read that may read this.
@@ -103,7 +103,7 @@ class Folder:
         Raises:
             OSError: it cannot be written. What was there is there.
         """
-        make_folders(path.parent, folder_mode(FILE_MODE))
+        make_folders(path.parent, OWN.of_folders)
         new = path.with_name(f".{path.name}{_NEW}")
         with suppress(FileNotFoundError):
             new.unlink()
@@ -147,7 +147,7 @@ class Folder:
         try:
             return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            os.close(make_file(path, FILE_MODE))
+            os.close(make_file(path))
             sync_folder(path.parent)
             return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
 

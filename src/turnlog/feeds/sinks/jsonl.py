@@ -22,7 +22,7 @@ from turnlog.feeds.sinks.folders import Folder, folder_path, is_at, is_same
 from turnlog.feeds.sinks.interface import Batch, Place, Sink, SinkRecord
 from turnlog.model.json_text import UNREADABLE
 from turnlog.store import Store
-from turnlog.store.files import FILE_MODE, make_file
+from turnlog.store.files import make_file
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 """How large a file gets, unless it is told otherwise."""
@@ -202,7 +202,7 @@ class JSONLines(Sink):
         is_open = self._handle is not None and path == self._file
 
         def make(new: Path) -> None:
-            with os.fdopen(make_file(new, FILE_MODE), "wb") as file:
+            with os.fdopen(make_file(new), "wb") as file:
                 for _, line in self._lines(path, erased):
                     file.write(line)
                 file.flush()

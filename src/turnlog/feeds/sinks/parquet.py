@@ -33,7 +33,7 @@ from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.pieces import PIECE
 from turnlog.store import Store
-from turnlog.store.files import FILE_MODE, make_file
+from turnlog.store.files import make_file
 
 BATCH_EVENTS = 10_000
 LINGER_S = 60.0
@@ -258,7 +258,7 @@ class ParquetFiles(Sink):
         version = "2.0" if any((size or 0) > _PAGE_BYTES for size in table["size"].to_pylist()) else "1.0"
 
         def make(new: Path) -> None:
-            with os.fdopen(make_file(new, FILE_MODE), "wb") as file:
+            with os.fdopen(make_file(new), "wb") as file:
                 _parquet().write_table(
                     table,
                     file,

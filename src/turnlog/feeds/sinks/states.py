@@ -17,10 +17,11 @@ from msgspec import Struct
 from turnlog.errors import ConflictError, StoreError, os_reason
 from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks.interface import Choice
-from turnlog.store.files import FILE_MODE, folder_mode, is_locked, lock_file
+from turnlog.store.files import OWN, Access, is_locked, lock_file
 from turnlog.store.sqlite.errors import is_damaged, lacking
-from turnlog.store.sqlite.handles import connect, make, using
+from turnlog.store.sqlite.handles import connect, make, make_beside, using
 from turnlog.store.sqlite.journal import write_ahead
+from turnlog.store.sqlite.opening import must_be_immutable, uri_of
 
 BUSY_TIMEOUT_S = 60.0
 
@@ -116,8 +117,14 @@ class FeedStates:
     What is written may be lost in a power failure: then some events are delivered again.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        """Take the path of the database, which is made when something is kept; None keeps all in memory."""
+    def __init__(self, path: Path | None, *, access: Access = OWN) -> None:
+        """Take the path of the database, which is made when something is kept; None keeps all in memory.
+
+        Args:
+            path: the path.
+            access: who may use it: its maker alone, or who may use the log.
+        """
+        self._access = access
         self._path = path
         self._lock = Lock()
         self._memory: dict[str, FeedState] = {}
@@ -133,7 +140,7 @@ class FeedStates:
             return [self._memory[name] for name in sorted(self._memory)]
         if not self._path.exists():
             return []
-        with self._database() as db:
+        with self._reading() as db:
             rows = db.execute("SELECT state FROM turnlog_feeds ORDER BY name").fetchall()
         try:
             return [msgspec.json.decode(text, type=FeedState) for (text,) in rows]
@@ -242,9 +249,9 @@ class FeedStates:
         path = self._lock_path(name)
         until = monotonic() + _PATIENCE_S
         try:
-            path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
+            path.parent.mkdir(OWN.of_folders.mode, parents=True, exist_ok=True)
             while True:
-                handle = lock_file(path, FILE_MODE)  # whoever removes a feed removes its lock with it
+                handle = lock_file(path, self._access)  # whoever removes a feed removes its lock with it
                 if handle is not None or is_locked(path) or monotonic() > until:
                     return handle
                 sleep(_POLL_S)  # somebody looks whether it is held, or begins in this moment
@@ -262,12 +269,31 @@ class FeedStates:
         return self._path.with_name(f"{self._path.name}-{sha256(name.encode()).hexdigest()[:16]}.lock")
 
     @contextmanager
+    def _reading(self) -> Generator[sqlite3.Connection]:
+        """Hold a connection to read by: who may not write the file leaves nothing beside it."""
+        assert self._path is not None
+        if os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK):
+            with self._database() as db:
+                yield db
+            return
+        mode = "mode=ro&immutable=1" if must_be_immutable(self._path) else "mode=ro"
+        try:
+            with (
+                using(),
+                closing(connect(uri_of(self._path, mode), self._path, uri=True, timeout=BUSY_TIMEOUT_S)) as db,
+            ):
+                yield db
+        except (OSError, sqlite3.Error) as error:
+            raise self._unusable(error, anew=is_damaged(error)) from error
+
+    @contextmanager
     def _database(self) -> Generator[sqlite3.Connection]:
         assert self._path is not None
         try:
-            # What a feed says of itself is its owner's; SQLite gives its other files the same mode.
-            self._path.parent.mkdir(folder_mode(FILE_MODE), parents=True, exist_ok=True)
-            make(self._path, FILE_MODE)
+            # SQLite gives its other files the same mode.
+            self._path.parent.mkdir(OWN.of_folders.mode, parents=True, exist_ok=True)
+            make(self._path, self._access)
+            make_beside(self._path, self._access)
             with using(), closing(connect(self._path, self._path, isolation_level=None, timeout=BUSY_TIMEOUT_S)) as db:
                 write_ahead(db, BUSY_TIMEOUT_S)
                 db.execute("PRAGMA synchronous = NORMAL")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import methodcaller
 from pathlib import Path
 from threading import Condition, Lock, RLock
@@ -14,8 +14,9 @@ from weakref import WeakSet
 
 from turnlog.errors import StoreBusyError, StoreClosedError
 from turnlog.hurry import hurry
+from turnlog.store.files import OWN, Access
 from turnlog.store.sqlite.errors import PRIMARY_CODE
-from turnlog.store.sqlite.handles import Connection, connect
+from turnlog.store.sqlite.handles import Connection, connect, make_beside
 from turnlog.store.waiting import take
 
 READERS_MAX = 256
@@ -81,6 +82,7 @@ class Connections:
         place: str,
         busy_timeout_s: float,
         read_only: bool = False,
+        access: Access = OWN,
         on_closed: Callable[[], None] | None = None,
     ) -> None:
         """Take a SQLite URI; nothing is connected yet.
@@ -91,6 +93,7 @@ class Connections:
             place: the name of the store, for people.
             busy_timeout_s: how long to wait for a connection, and on a connection for other processes, in seconds.
             read_only: whether nothing may be written, and the journal mode not be changed.
+            access: who may use what SQLite makes beside the file.
             on_closed: called when a connection of the pool was closed, which may have been the last one.
         """
         self.uri = uri
@@ -99,6 +102,7 @@ class Connections:
         self._place = place
         self.busy_timeout_s = busy_timeout_s
         self._read_only = read_only
+        self._access = access
         self._on_closed = on_closed
         self._is_write_ahead = self.in_memory or read_only
         self._max, self._kept = (1, 1) if self.in_memory else (READERS_MAX, READERS_KEPT)
@@ -125,6 +129,9 @@ class Connections:
         """
         if self._closed:
             raise StoreClosedError(f"store {self._place!r} is closed")
+        if self._path is not None and not self._read_only:
+            with suppress(OSError):  # what is not made is made by SQLite, which tells why it cannot
+                make_beside(self._path, self._access)
         connection = connect(
             self.uri,
             self._path,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import _thread
 import os
 import sqlite3
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -27,7 +28,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from turnlog.errors import StoreError, StoreOpenError
-from turnlog.store.files import make_file
+from turnlog.store.files import OWN, Access, make_file
 from turnlog.store.gate import Gate
 
 WAIT_S = 2.0
@@ -124,14 +125,30 @@ def connect(database: str | Path, path: str | Path | None, **options: Any) -> Co
         return connection
 
 
-def make(path: Path, mode: int) -> None:
+def make(path: Path, access: Access = OWN) -> None:
     """Make an empty file for a database, where there is none.
 
     Raises:
         OSError: it cannot be made.
     """
     with _mutex, suppress(FileExistsError):
-        os.close(make_file(path, mode))
+        os.close(make_file(path, access))
+
+
+def make_beside(path: Path, access: Access) -> None:
+    """Make what SQLite keeps beside a database, where that would be of another group than the database.
+
+    Whoever is of that group could read it, and those for whom the database is could not. As root, SQLite sees to it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if access.group is None or os.geteuid() == 0:
+        return
+    folder = path.parent.stat()
+    if (folder.st_gid if folder.st_mode & stat.S_ISGID else os.getegid()) != access.group:
+        for suffix in ("-wal", "-shm"):
+            make(path.with_name(path.name + suffix), access)
 
 
 @contextmanager

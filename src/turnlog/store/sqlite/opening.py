@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from turnlog.errors import StoreError, StoreOpenError, StoreReadOnlyError, os_reason
 from turnlog.store.files import (
-    FILE_MODE,
+    OWN,
+    Access,
+    access_like,
     file_error,
-    folder_mode,
     make_folders,
     sync_folder,
 )
@@ -83,7 +84,7 @@ class Place(Struct, frozen=True, kw_only=True):
         is_store: whether there is a store, so that no tables need to be made.
         uri: the SQLite URI to open it with.
         path: the file itself, behind all symbolic links: what is beside a store is beside this. None in memory.
-        file_mode: the permissions of its file, and so of all files that are made beside it.
+        access: who may use its file, and so all that is made beside it.
         read_only: whether it can be read and not written.
         immutable: whether SQLite reads it without locks, as if it never changed. Whoever reads it MUST ask for its
             `signature` before and after, and look again when that is not the one here.
@@ -96,7 +97,7 @@ class Place(Struct, frozen=True, kw_only=True):
     is_store: bool
     uri: str
     path: Path | None = None
-    file_mode: int = FILE_MODE
+    access: Access = OWN
     read_only: bool = False
     immutable: bool = False
     signature: Signature | None = None
@@ -126,6 +127,7 @@ def look(path: Path, *, create: bool) -> Place:
         if found is None and not create:
             raise StoreOpenError(f"there is no store at {name!r}")
         if found is None:
+            _refuse_left_behind(real, name)
             _refuse_long(real, name)
             _make_file(real, name)
             found = real.stat()
@@ -145,12 +147,11 @@ def look(path: Path, *, create: bool) -> Place:
     if size == 0:
         _make(real, name)
     seen = signature(real)
-    if not read_only and found.st_nlink > 1:
-        raise StoreOpenError(
-            f"{name!r} has {found.st_nlink} names (hard links), and who writes by one is not seen by the others: "
-            "copy the file, and open the copy"
-        )
+    if not read_only:
+        _refuse_other_names(real, found, name)
     immutable = read_only and must_be_immutable(real)
+    if read_only and not immutable:
+        _wait_for_index(real, name)
     mode = ("mode=ro&immutable=1" if immutable else "mode=ro") if read_only else "mode=rw"
     is_store = size > 0 and _is_store(real, mode, name)
     if not is_store and read_only:
@@ -159,7 +160,7 @@ def look(path: Path, *, create: bool) -> Place:
         is_store=is_store,
         uri=uri_of(real, mode),
         path=real,
-        file_mode=stat.S_IMODE(found.st_mode) & 0o666 | FILE_MODE,
+        access=access_like(found),
         read_only=read_only,
         immutable=immutable,
         signature=seen if read_only else None,
@@ -213,6 +214,46 @@ def _refuse_bytes(path: Path, name: str) -> None:
         ) from error
 
 
+def _refuse_left_behind(path: Path, name: str) -> None:
+    """Refuse to make a store where the write-ahead log of another one is: SQLite would remove its last turns."""
+    wal = str(_beside(path, "-wal"))
+    # Who makes a store at this moment makes that behind the file.
+    if _logged_bytes(path) and _found(path) is None:
+        raise StoreOpenError(
+            f"there is no store at {name!r}, and {wal!r} has the last turns of one that was there: put that one back, "
+            "or remove this file"
+        )
+
+
+def _refuse_other_names(path: Path, found: os.stat_result, name: str) -> None:
+    """Refuse to write a file that has another name: SQLite keeps its write-ahead log beside the one that is used."""
+    if found.st_nlink > 1:
+        raise StoreOpenError(
+            f"{name!r} has {found.st_nlink} names (hard links), and who writes by one is not seen by the others: "
+            "copy the file, and open the copy"
+        )
+    if _is_mounted(path):
+        raise StoreOpenError(
+            f"{name!r} is mounted as a file of its own, and who writes it elsewhere is not seen here: mount the folder "
+            "that it is in, or copy the file, and open the copy"
+        )
+
+
+def _is_mounted(path: Path) -> bool:
+    """Tell whether a file is mounted by itself, as containers do it: what is beside it is beside it there alone."""
+    # Devices do not tell: on overlayfs a file has another one than its folder.
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # not Linux, or nobody tells
+        return False
+    # proc_pid_mountinfo(5): the fifth field is where it is mounted, with blanks and the like in octal.
+    return _octal(str(path)) in (line.split(" ")[4] for line in mounts.splitlines())
+
+
+def _octal(path: str) -> str:
+    return "".join(f"\\{ord(each):03o}" if each in " \t\n\\" else each for each in path)
+
+
 def _refuse_long(path: Path, name: str) -> None:
     """Refuse a name that is too long for the files beside it."""
     folder = next(each for each in path.parents if each.is_dir())
@@ -251,8 +292,8 @@ def _refuse_other_kinds(path: Path, found: os.stat_result, name: str) -> None:
 def _make_file(path: Path, name: str) -> None:
     """Make an empty file, and the folders above it, so that they survive a loss of power."""
     try:
-        make_folders(path.parent, folder_mode(FILE_MODE))
-        make(path, FILE_MODE)
+        make_folders(path.parent, OWN.of_folders)
+        make(path)
         sync_folder(path.parent)
     except (NotADirectoryError, FileExistsError):
         raise
@@ -311,14 +352,31 @@ def _identity(path: Path, mode: str, name: str) -> tuple[int, int, int]:
                 return _read_identity(path, mode)
             if mode != "mode=ro" or code != sqlite3.SQLITE_CANTOPEN or _beside(path, "-shm").exists():
                 raise
-            # There is a write-ahead log, without the file by which its readers and writers agree. A process that opens
-            # the store makes the one and then the other.
+            # A process that opens the store makes the one and then the other.
             if monotonic() > until:
-                raise StoreOpenError(
-                    f"store {name!r} was not closed, and its write-ahead log cannot be taken in where nothing can be "
-                    "written: open it once where it can, or copy it with its '-wal' to where it can"
-                ) from error
+                raise _not_closed(name) from error
             sleep(BUSY_SLEEP_S)
+
+
+def _wait_for_index(path: Path, name: str) -> None:
+    """Wait until the write-ahead log of a database has its index: who cannot write the database makes none.
+
+    Raises:
+        StoreOpenError: none comes.
+    """
+    until = monotonic() + _APPEARING_S
+    while _logged_bytes(path) and not _beside(path, "-shm").exists():
+        if monotonic() > until:
+            raise _not_closed(name)
+        sleep(BUSY_SLEEP_S)
+
+
+def _not_closed(name: str) -> StoreOpenError:
+    """Return the error of a write-ahead log without the file by which its readers and writers agree."""
+    return StoreOpenError(
+        f"store {name!r} was not closed, and its write-ahead log cannot be taken in where nothing can be written: "
+        "open it once where it can, or copy it with its '-wal' to where it can"
+    )
 
 
 def _read_identity(path: Path, mode: str) -> tuple[int, int, int]:
@@ -338,11 +396,10 @@ def must_be_immutable(path: Path) -> bool:
     """Tell whether a store that cannot be written has to be read as if it never changed.
 
     SQLite coordinates readers and writers by two files beside the database, and makes what is missing of them. Where
-    nothing can be made, it refuses. That is right only while there is something in the write-ahead log: reading without
-    the log would leave out what was recorded last.
+    nothing can be made, it refuses; and who may make files there, and not write the database, would make such as its
+    owner cannot write. That is right only while there is something in the write-ahead log: reading without the log
+    would leave out what was recorded last.
     """
-    if os.access(path.parent, os.W_OK):
-        return False
     if not _beside(path, "-wal").exists():
         return True
     if _logged_bytes(path):

@@ -96,9 +96,9 @@ class SQLiteStore(Store, handles.Resting):
             self._place = place = look(path, create=create) if path is not None else MEMORY
             self._path = place.path
             folder = self._path.with_name(self._path.name + PAYLOAD_FOLDER_SUFFIX) if self._path else None
-            self._payloads = PayloadPlacer(folder, file_mode=place.file_mode)
+            self._payloads = PayloadPlacer(folder, access=place.access)
             beside = self._path.with_name(self._path.name + LOCKS_SUFFIX) if self._path else None
-            self.locks = MemoryLocks() if beside is None else FileLocks(beside, file_mode=place.file_mode)
+            self.locks = MemoryLocks() if beside is None else FileLocks(beside, access=place.access)
             self._connections = self._connect(place)
             self._reopening = Lock()
             self._seals = seals
@@ -148,6 +148,7 @@ class SQLiteStore(Store, handles.Resting):
             place=self._place_name,
             busy_timeout_s=self._busy_timeout_s,
             read_only=place.read_only,
+            access=place.access,
             on_closed=None if place.beside is None else place.beside.forget,
         )
 

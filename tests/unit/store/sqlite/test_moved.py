@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -138,6 +139,39 @@ def test_an_error_of_an_append_hides_nothing(path: Path) -> None:
         for _ in range(2):
             with pytest.raises(StoreError, match="was removed or replaced while"):
                 log.add_turn("after", continues="main")
+
+
+def test_file_that_is_mounted_by_itself_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As containers do it: the write-ahead log would be beside it there, and go with the container."""
+    odd = path.with_name("a log\\.db")
+    for each in (path, odd):
+        TurnLog.open(f"sqlite:///{quote(str(each))}").close()
+    told = f"36 35 98:0 /log.db {path} rw,noatime - ext4 /dev/sda1 rw\n"
+    told += f"37 35 98:0 /x {odd.parent!s}/a\\040log\\134.db rw - ext4 /dev/sda1 rw\n"
+    read = Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda self, **how: told if self.parts[1] == "proc" else read(self, **how))
+    for each in (path, odd):
+        with pytest.raises(StoreOpenError, match=r"is mounted as a file of its own.*: mount the folder that it is in"):
+            TurnLog.open(f"sqlite:///{quote(str(each))}")
+    other = path.with_name("other.db")
+    TurnLog.open(f"sqlite:///{other}").close()
+
+
+def test_store_is_not_made_beside_the_last_turns_of_another(path: Path) -> None:
+    """SQLite would remove them."""
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        log.add_turn("one")
+        left = path.with_name("log.db-wal").read_bytes()
+    gone = path.with_name("gone.db-wal")
+    gone.write_bytes(left)
+    for _ in range(2):
+        with pytest.raises(
+            StoreOpenError, match=r"gone\.db-wal' has the last turns of one that was there: put that one"
+        ):
+            TurnLog.open(f"sqlite:///{gone.with_name('gone.db')}")
+    assert gone.read_bytes() == left
+    gone.write_bytes(b"")
+    TurnLog.open(f"sqlite:///{gone.with_name('gone.db')}").close()
 
 
 def test_a_file_with_two_names_is_not_opened(path: Path) -> None:

@@ -107,7 +107,7 @@ def test_new_store_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
         os.umask(old)
     assert modes == dict.fromkeys(["log.db", "log.db-wal", "log.db-shm"], 0o600)
     assert (mode_of(tmp_path / "a"), mode_of(tmp_path / "a" / "b")) == (0o700, 0o700)
-    assert place.file_mode == 0o600
+    assert place.access.mode == 0o600
     assert not place.is_store
     assert not place.read_only
 
@@ -133,7 +133,7 @@ def test_existing_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
     (tmp_path / "empty.db").touch()
     for name in ("log.db", "empty.db"):
         (tmp_path / name).chmod(mode)
-        assert look(tmp_path / name, create=True).file_mode == mode
+        assert look(tmp_path / name, create=True).access.mode == mode
         assert mode_of(tmp_path / name) == mode
 
 
@@ -404,14 +404,15 @@ def test_store_that_is_written_is_read_with_locks(shelf: Path) -> None:
         assert seen_by_a_reader(shelf / "log.db") == _LOCKED | {"rows": 1}
 
 
-def test_folder_that_can_be_written_is_used(shelf: Path) -> None:
-    """Where only the file cannot be written SQLite makes what it needs beside it, and takes its locks."""
+def test_who_cannot_write_the_file_leaves_nothing_in_the_folder(shelf: Path) -> None:
+    """Where only the folder can be written: what SQLite would make there, the owner of the file could not write."""
     make(shelf / "log.db")
     _close_to_writers(shelf)
     shelf.chmod(0o777)
     if os.geteuid() != 0:
         pytest.skip("the file would have to be another user's")
-    assert seen_by_a_reader(shelf / "log.db") == _LOCKED | {"rows": 0}
+    assert seen_by_a_reader(shelf / "log.db") == _FROZEN | {"rows": 0}
+    assert [path.name for path in shelf.iterdir()] == ["log.db"]
 
 
 def test_rest_without_a_log_is_no_hindrance(shelf: Path) -> None:
