@@ -8,13 +8,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from turnlog import TurnLog
 from turnlog.errors import StoreOpenError, StoreReadOnlyError, TurnlogError
+from turnlog.feeds.sinks import JSONLines
 from turnlog.testing.faults import run_process
 
 
@@ -391,6 +392,31 @@ def test_projections_that_cannot_be_written_are_read(open_to_all: Path) -> None:
         end = log.store.stats().events
     said = f"projection 'search' is behind the log, which goes on to {end}, {advice}"
     assert search() == (dict.fromkeys(("root", "later"), said), [2] * 4)
+
+
+def _feeds_as_nobody(url: str) -> list[str]:
+    """List the feeds of a log where nothing can be written."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+    with TurnLog.open(url) as log:
+        return [f"{status.name} {status.position} {status.running}" for status in log.feeds.all()]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_feeds_are_listed_where_nothing_can_be_written(open_to_all: Path, *, is_open: bool) -> None:
+    """Also while another process has their states open."""
+    with _make(open_to_all) as log, ExitStack() as stack:
+        end = log.feeds.feed(JSONLines(open_to_all / "lines"), name="lines").run().position
+        if is_open:
+            other = stack.enter_context(closing(sqlite3.connect(open_to_all / "log.db-feeds")))
+            other.execute("SELECT COUNT(*) FROM turnlog_feeds").fetchall()
+        for path in (*open_to_all.rglob("*"), open_to_all):
+            path.chmod(0o555 if path.is_dir() else 0o444)
+        before = sorted(open_to_all.rglob("*"))
+        assert run_process(_feeds_as_nobody, f"sqlite:///{open_to_all}/log.db") == [f"lines {end} False"]
+        assert sorted(open_to_all.rglob("*")) == before
 
 
 def test_read_only_folder_refuses_a_new_store(open_to_all: Path) -> None:
