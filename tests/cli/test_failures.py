@@ -545,6 +545,17 @@ class TestBugs:
         named = turnlog("import", "acme", file, PYTHONPATH=path)
         assert (named.status, named.stderr) == (2, failed)
 
+    def test_library_without_room_in_memory_is_no_bug(self, turnlog: Command, tmp_path: Path) -> None:
+        """The system says it in a way of its own."""
+        fault = "libx.so: failed to map segment from shared object"
+        source = (
+            f"import turnlog.log\ndef fail(*_, **__): raise ImportError({fault!r})\nturnlog.log.TurnLog.latest = fail"
+        )
+        (tmp_path / "sitecustomize.py").write_text(source)
+        write_conversation(turnlog.url)
+        outcome = turnlog("log", PYTHONPATH=str(tmp_path))
+        assert (outcome.status, outcome.stderr) == (2, "turnlog: out of memory\n")
+
     def test_statuses_are_in_the_help(self, turnlog: Command) -> None:
         """So that scripts can tell them apart."""
         assert "70 when turnlog itself failed" in " ".join(turnlog.ok("--help").text.split())

@@ -208,7 +208,17 @@ def _main(tokens: list[str]) -> int:
     except (TurnlogError, RecursionError, MemoryError) as error:
         return _fail(error, EXIT_USAGE)
     except Exception as error:  # noqa: BLE001 - a traceback is a bug, and its status must not be that of damage
-        return _fail(NO_THREAD, EXIT_USAGE) if lacks_thread(error) else _fail_by_bug(error)
+        return _fail_otherwise(error)
+
+
+def _fail_otherwise(error: Exception) -> int:
+    """Tell of what turnlog did not foresee, or the system says in a way of its own."""
+    if lacks_thread(error):
+        return _fail(NO_THREAD, EXIT_USAGE)
+    # What it says of a library that it has no room for.
+    if isinstance(error, ImportError) and "failed to map" in str(error):
+        return _fail(MemoryError(), EXIT_USAGE)
+    return _fail_by_bug(error)
 
 
 def _place_of_bytes(tokens: Sequence[str]) -> str | None:

@@ -13,6 +13,7 @@ from turnlog.model.erased import is_erased_content, window_content
 from turnlog.model.json_text import content_error, marked_json
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.options import Options, Sources
+from turnlog.model.shown import shown
 
 
 class Message(Struct, frozen=True, kw_only=True, gc=False):
@@ -33,6 +34,8 @@ class Message(Struct, frozen=True, kw_only=True, gc=False):
     api: str | None = None
     model_asked: str | None = None
     document_name: str | None = None
+
+    __repr__ = shown
 
     @property
     def content(self) -> list[WindowBlock]:

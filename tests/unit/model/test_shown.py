@@ -4,7 +4,7 @@ import pytest
 from msgspec import Raw, Struct
 
 from turnlog import Text, ToolUse, TurnLog
-from turnlog.model import Delta, Response, Tool
+from turnlog.model import ContextWindow, Delta, Message, Response, Tool
 
 SCHEMA = Raw(b'{"type":"object"}')
 
@@ -54,3 +54,12 @@ def test_metadata_of_events_is_shown() -> None:
         [_, recorded] = log.events()
     assert """meta=Raw('{"role":"user"}')""" in repr(recorded.header)
     assert """meta=Raw('{"head":"main"}')""" in repr(recorded.private)
+
+
+def test_long_texts_are_cut() -> None:
+    """Of a block, and of a message with the JSON of its content."""
+    assert repr(Text(text="é" * 1_000_000)) == f"Text(extra={{}}, text='{'é' * 200}'… 1,000,000 characters)"
+    message = Message(turn="t", role="user", content_json=b"[" * 201)
+    assert f"content_json=b'{'[' * 200}'… 201 bytes, cache=False" in repr(
+        ContextWindow(messages=(message,), options={})
+    )

@@ -30,6 +30,6 @@ def test_user_without_a_home_folder_is_told_what_to_set(
         monkeypatch.setattr(platformdirs, name, fail)
     for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(StoreOpenError, match="^this user has no home folder: set HOME, or TURNLOG_STORE"):
+    with pytest.raises(StoreOpenError, match=r"^this user has no home folder: set HOME, or TURNLOG_STORE"):
         ask()
     assert default_folder({"TURNLOG_KEYS_DIR": "/k"}) == Path("/k")

@@ -51,6 +51,9 @@ class TestCompleteProvider(ProviderSuite):
     test_images_in_results_are_seen = None
     # A context has no place for a parameter that no one knows. It is refused, or lost in the open: see `test_provider`.
     test_parameters_reach_the_body = None
+    # It says neither model nor stream, and its keys are sorted: tools come behind messages.
+    model_in_body = stream_in_body = False
+    test_messages_come_last = None
     # A message with a field that its format has not is refused, with the name of the field: see below.
     test_unknown_field_of_a_call_is_kept = None
     test_unknown_field_of_a_reply_is_kept = None
