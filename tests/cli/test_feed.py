@@ -229,6 +229,10 @@ def test_erasing_names_each_folder_that_it_does_not_reach(turnlog: Command, tmp_
     for name in ("a", "c"):
         (tmp_path / name / file).rmdir()
         (tmp_path / name / "kept").rename(tmp_path / name / file)
+    owing = turnlog("feeds").stderr
+    for name in ("a", "c"):
+        assert f"turnlog: {name} still has what was erased: `turnlog erase --finish` takes it back\n" in owing
+    assert "b still" not in owing
     turnlog.ok("erase", "--finish")
     assert [line["erased"] for name in ("a", "c") for line in lines(tmp_path / name)] == [False, True] * 2
     turnlog.ok("feeds")

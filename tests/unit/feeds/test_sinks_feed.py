@@ -968,12 +968,14 @@ def test_sink_of_ones_own_that_takes_back_is_named_until_its_feed_runs(filed: Tu
     filed.feeds.feed(Taking(), name="bare", public=True).run()
     later = filed.add_turn("three").id
     assert filed.erase(turn=later, reason="asked").remains is None
+    assert not any(status.owes for status in filed.feeds.all())
     remains = filed.erase(turn=ids[0], reason="asked").remains
     assert remains is not None
     assert "feed 'own': its sink is none of turnlog's, and takes back when the feed runs: run it" in remains
     assert "bare" not in remains
     assert filed.finish_erasing() == remains
-    filed.feeds.feed(taking, name="own").run()
+    assert {status.name: status.owes for status in filed.feeds.all()} == {"own": True, "bare": False}
+    assert not filed.feeds.feed(taking, name="own").run().owes
     assert taking.forgotten == [[2]]
     assert filed.finish_erasing() is None
 

@@ -40,6 +40,8 @@ def list_feeds(*, common: Common = COMMON) -> int:
         for each in found:
             if each.error is not None:
                 note(f"{one_line(each.name)} does not go on{_since(each)}: {one_line(each.error)}")
+            if each.owes:
+                note(f"{one_line(each.name)} still has what was erased: `turnlog erase --finish` takes it back")
     return EXIT_FAILED if any(each.error is not None for each in found) else 0
 
 

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from turnlog.errors import CorruptionError, StoreCutError
+from turnlog.events import ERASURE
 from turnlog.events.times import time_of
+from turnlog.feeds.erasures import erasures_due
 from turnlog.feeds.sinks.states import FeedState, FeedStates
+from turnlog.record.lookup import erased_by
 from turnlog.store import ReadTransaction, Store
 from turnlog.store.pages import check_seen
 
@@ -32,6 +35,7 @@ class FeedStatus(Struct, frozen=True, kw_only=True):
             more, and it was not run since.
         error_time: since when, ISO 8601 in UTC.
         takes_back: whether what it delivered of events that are erased is taken back.
+        owes: whether it has delivered content, and has not taken back yet what was erased since.
         running: whether somebody runs it.
     """
 
@@ -46,6 +50,7 @@ class FeedStatus(Struct, frozen=True, kw_only=True):
     error: str | None
     error_time: str | None
     takes_back: bool
+    owes: bool
     running: bool
 
 
@@ -65,6 +70,7 @@ def status_of(
             error = f"{cut}; {hint}"
         except CorruptionError as damage:
             error = str(damage)
+        owes = _owes(transaction, state)
         due = transaction.at_global(state.position + 1) if end > state.position else None
     lag_s = 0.0 if due is None else max(0.0, now() - time_of(due.header.time).timestamp())
     return FeedStatus(
@@ -79,7 +85,18 @@ def status_of(
         error=error,
         error_time=state.error_time,
         takes_back=state.takes_back,
+        owes=owes,
         running=states.is_held(state.name),
+    )
+
+
+def _owes(transaction: ReadTransaction, state: FeedState) -> bool:
+    """Tell whether something that was erased may still be where a feed has delivered it, and is to be taken back."""
+    due = erasures_due(transaction, state) if state.takes_back and state.sent else None
+    return due is not None and any(
+        target.global_position <= state.sent
+        for erasure in transaction.log(due.after, topics=(ERASURE,))
+        for target in erased_by(transaction, erasure)
     )
 
 
