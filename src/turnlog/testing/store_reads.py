@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from turnlog.digest import event_digest, payload_hash, sri_bytes
 from turnlog.errors import CorruptionError
 from turnlog.events import Arrival
 from turnlog.ids import new_id
+from turnlog.projections import synchronous
 from turnlog.store import Placement, Store
 from turnlog.testing.harness import StoreHarness, Tally, append, append_run, folded_anew, new_event, projected
 
@@ -367,6 +370,8 @@ class StoreReads(StoreHarness):
             for topic, events in transaction.each("SELECT topic, events FROM tally ORDER BY topic"):
                 assert transaction.rows("SELECT events FROM tally WHERE topic = ?", (topic,)) == [(events,)]
 
-    def test_projections_are_those_it_was_opened_with(self, store: Store) -> None:
+    def test_projections_are_those_it_was_opened_with(self, store: Store, tmp_path: Path) -> None:
         """A store names its projections, in the order in which they fold."""
         assert [type(projection) for projection in store.projections] == [Tally]
+        with closing(self.open_store(tmp_path / "all", synchronous())) as other:
+            assert [projection.name for projection in other.projections] == [each.name for each in synchronous()]

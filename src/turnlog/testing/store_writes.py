@@ -351,10 +351,20 @@ class StoreWrites(StoreHarness):
             store.unread,
             store.rebuild,
             lambda: store.scratch().__enter__(),
+            store.check_open,
         ]
         for call in calls:
             with pytest.raises(StoreClosedError):
                 call()
+
+    def test_open_store_says_that_it_is(self, store: Store) -> None:
+        """What is recorded can be read by everybody, and is confirmed."""
+        store.check_open()
+        store.confirm()
+        append(store, new_event())
+        store.confirm()
+        store.check_open()
+        assert store.unsettled() == 0
 
 
 def _failing_plan(n: int) -> Callable[[WriteTransaction], int]:
