@@ -72,7 +72,7 @@ def _give(target: int | Path, access: Access, inherited: int = 0) -> None:
     if (user, group) != (-1, -1):
         try:
             os.chown(target, user, group)
-        except PermissionError:
+        except OSError:  # it may not, or there is no such id in this user's namespace, as in containers without root
             mode &= ~0o070  # the group that it has is another one
     os.chmod(target, inherited | mode)  # noqa: PTH101 - likewise
 

@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NoReturn
 
 import pytest
 
@@ -120,6 +121,22 @@ def test_what_is_beside_a_store_of_a_group_is_the_group_s(group_of_folder: int) 
         inside = {path.stat().st_gid for path in (folder / "log.db-payloads").rglob("*")}
         assert inside == {3000}
         run_process(_as, 2003, [200, 3000], "read", name)
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EINVAL])
+def test_what_cannot_be_given_to_a_group_is_not_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The one that it has by itself is another; also where ids are those of a namespace, which has not this one."""
+
+    def fail(*_: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "chown", fail)
+    access = Access(mode=0o664, group=os.getegid() + 1)
+    os.close(make_file(tmp_path / "file", access))
+    make_folder(tmp_path / "folder", access.of_folders)
+    assert [mode_of(tmp_path / name) for name in ("file", "folder")] == [0o604, 0o705]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="what root makes")
