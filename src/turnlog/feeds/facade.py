@@ -30,7 +30,6 @@ from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
 from turnlog.record.fields import check_type
 from turnlog.store import Store, parse_url
-from turnlog.store.files import OWN, Access, access_like
 from turnlog.store.home import cache_folder, data_folder
 from turnlog.store.telling import logger
 from turnlog.store.urls import is_postgres
@@ -96,24 +95,23 @@ class Feeds:
             target = there.LogTarget(self.store.url)
             if target.may_be_used():
                 return _Home(target, there.PostgresSearch(self._words), partial(there.PostgresSearchView, self._words))
-        target = SQLiteTarget(self._beside(SUFFIX) or ":memory:", on_busy=self.store.on_busy, access=self._access)
+        target = SQLiteTarget(self._beside(SUFFIX) or ":memory:", on_busy=self.store.on_busy, like=self._file)
         return _Home(target, Search(), partial(SearchView, self._words))
 
     @cached_property
     def _states(self) -> FeedStates:
         """How far feeds to sinks have come."""
-        return sinks.FeedStates(self._beside(FEEDS_SUFFIX), access=self._access)
+        return sinks.FeedStates(self._beside(FEEDS_SUFFIX), like=self._file)
 
     @property
-    def _access(self) -> Access:
-        """Who may use what is made beside the store: of a file who may use that, else the user alone."""
-        path = None if is_postgres(self.store.url) else parse_url(self.store.url)
-        return OWN if path is None else access_like(path.stat())
+    def _file(self) -> Path | None:
+        """The file that the store is: who may use that may use what is made beside it. None where it is none."""
+        return None if is_postgres(self.store.url) else parse_url(self.store.url)
 
     def _beside(self, suffix: str) -> Path | None:
         if is_postgres(self.store.url):
             return self._at_home(suffix)
-        path = parse_url(self.store.url)
+        path = self._file
         if path is None:
             return None
         real, named = (each.with_name(each.name + suffix) for each in (path.resolve(), path))

@@ -21,7 +21,7 @@ from turnlog.errors import MetaError, SchemaError, StoreBusyError, StoreError, S
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store import Store, parse_url
-from turnlog.store.files import NOT_WRITABLE, OWN, Access
+from turnlog.store.files import NOT_WRITABLE, OWN, access_like
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
 from turnlog.store.sqlite.erasing import SCRUB_WAIT_S
@@ -71,16 +71,17 @@ class SQLiteTarget(Target, Resting):
     """
 
     def __init__(
-        self, path: str | Path, *, on_busy: Callable[[float], None] | None = None, access: Access = OWN
+        self, path: str | Path, *, on_busy: Callable[[float], None] | None = None, like: str | Path | None = None
     ) -> None:
         """Take the path of the file, which is made when it is first needed; `:memory:` for none.
 
         Args:
             path: the file.
             on_busy: called now and then while a transaction waits for another process that writes, with the seconds.
-            access: who may use the file, which has what is in logs in plain: its maker alone, or who may use a log.
+            like: a file that is there, as that of a log: who may use this may use the target. By default its maker.
         """
-        self._access = access
+        self._like = like
+        self._access = OWN if like is None else access_like(Path(like).stat())
         self._path = Path(path)
         self._on_busy = on_busy
         self.place = str(path)
@@ -92,7 +93,7 @@ class SQLiteTarget(Target, Resting):
         """Which file the connection has open."""
         self._lock = Lock()
         # Whoever builds beside holds the lock of the file's name: in a file of its own, for the sake of SQLite's.
-        self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX), access=access)
+        self._builds = FileLocks(self._path.with_name(self._path.name + LOCKS_SUFFIX), access=self._access)
         self._release: Release | None = None
         rests(self)
 
@@ -203,7 +204,7 @@ class SQLiteTarget(Target, Resting):
             return SQLiteTarget(":memory:")
         self.sweep(projection)
         path = self._path.with_name(self._beginning(projection) + token_hex(6))
-        built = SQLiteTarget(path, access=self._access)
+        built = SQLiteTarget(path, like=self._like)
         # Where there are no locks, others cannot take it for a leftover either.
         with suppress(StoreError):
             built._release = self._builds.take(path.name)
@@ -216,7 +217,7 @@ class SQLiteTarget(Target, Resting):
             with suppress(StoreError):
                 release = self._builds.take(path.name)
             if release is not None and path.exists():
-                left = SQLiteTarget(path, access=self._access)
+                left = SQLiteTarget(path, like=self._like)
                 left._release = release
                 return left
             if release is not None:

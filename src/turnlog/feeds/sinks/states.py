@@ -17,7 +17,7 @@ from msgspec import Struct
 from turnlog.errors import ConflictError, StoreError, os_reason
 from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks.interface import Choice
-from turnlog.store.files import OWN, Access, is_locked, lock_file
+from turnlog.store.files import OWN, access_like, is_locked, lock_file
 from turnlog.store.sqlite.errors import is_damaged, lacking
 from turnlog.store.sqlite.handles import connect, make, make_beside, using
 from turnlog.store.sqlite.journal import write_ahead
@@ -117,14 +117,14 @@ class FeedStates:
     What is written may be lost in a power failure: then some events are delivered again.
     """
 
-    def __init__(self, path: Path | None, *, access: Access = OWN) -> None:
+    def __init__(self, path: Path | None, *, like: Path | None = None) -> None:
         """Take the path of the database, which is made when something is kept; None keeps all in memory.
 
         Args:
             path: the path.
-            access: who may use it: its maker alone, or who may use the log.
+            like: a file that is there: who may use this may use the states. By default their maker alone.
         """
-        self._access = access
+        self._access = OWN if like is None else access_like(like.stat())
         self._path = path
         self._lock = Lock()
         self._memory: dict[str, FeedState] = {}
