@@ -21,7 +21,7 @@ from turnlog.errors import MetaError, SchemaError, StoreBusyError, StoreError, S
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store import Store, parse_url
-from turnlog.store.files import NOT_WRITABLE, OWN, access_like
+from turnlog.store.files import NOT_WRITABLE, access_beside
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
 from turnlog.store.sqlite.erasing import SCRUB_WAIT_S
@@ -78,10 +78,10 @@ class SQLiteTarget(Target, Resting):
         Args:
             path: the file.
             on_busy: called now and then while a transaction waits for another process that writes, with the seconds.
-            like: a file that is there, as that of a log: who may use this may use the target. By default its maker.
+            like: a file, as that of a log: who may use this may use the target. By default its maker.
         """
         self._like = like
-        self._access = OWN if like is None else access_like(Path(like).stat())
+        self._access = access_beside(like)
         self._path = Path(path)
         self._on_busy = on_busy
         self.place = str(path)

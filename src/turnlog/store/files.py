@@ -63,6 +63,16 @@ def access_like(found: os.stat_result) -> Access:
     return Access(mode=mode, user=found.st_uid if is_root else None, group=found.st_gid if has_group else None)
 
 
+def access_beside(path: str | Path | None) -> Access:
+    """Return who may use what is made beside a file; its maker alone, where there is none."""
+    if path is None:
+        return OWN
+    try:
+        return access_like(Path(path).stat())
+    except OSError:
+        return OWN
+
+
 def _give(target: int | Path, access: Access, inherited: int = 0) -> None:
     """Give something that was just made to those who are to use it, and to nobody else on the way."""
     found = os.stat(target)  # noqa: PTH116 - a handle too

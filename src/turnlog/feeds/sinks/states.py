@@ -17,7 +17,7 @@ from msgspec import Struct
 from turnlog.errors import ConflictError, StoreError, os_reason
 from turnlog.feeds.erasures import FORGOTTEN
 from turnlog.feeds.sinks.interface import Choice
-from turnlog.store.files import OWN, access_like, is_locked, lock_file
+from turnlog.store.files import OWN, access_beside, is_locked, lock_file
 from turnlog.store.sqlite.errors import is_damaged, lacking
 from turnlog.store.sqlite.handles import connect, make, make_beside, using
 from turnlog.store.sqlite.journal import write_ahead
@@ -122,9 +122,9 @@ class FeedStates:
 
         Args:
             path: the path.
-            like: a file that is there: who may use this may use the states. By default their maker alone.
+            like: a file: who may use this may use the states. By default their maker alone.
         """
-        self._access = OWN if like is None else access_like(like.stat())
+        self._access = access_beside(like)
         self._path = path
         self._lock = Lock()
         self._memory: dict[str, FeedState] = {}
