@@ -139,6 +139,41 @@ def test_what_cannot_be_given_to_a_group_is_not_for_one(
     assert [mode_of(tmp_path / name) for name in ("file", "folder")] == [0o604, 0o705]
 
 
+def _told_as(user: int, folder: str) -> str:
+    """Record something as another user; return what is said of it."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    try:
+        with TurnLog.open(f"sqlite:///{folder}/log.db") as log:
+            log.add_turn("More.")
+    except StoreError as error:
+        return str(error)
+    return "recorded"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_what_is_beside_a_store_and_not_for_its_owner_is_named() -> None:
+    """As a reader of an earlier version left it; who opens the store as root takes it away."""
+    with TemporaryDirectory(prefix="turnlog-") as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        with TurnLog.open(f"sqlite:///{folder}/log.db") as log:
+            log.add_turn("One.")
+            left = {suffix: Path(f"{folder}/log.db{suffix}").read_bytes() for suffix in ("-wal", "-shm")}
+        os.chown(folder / "log.db", 2001, 2001)
+        for suffix, content in left.items():
+            beside = Path(f"{folder}/log.db{suffix}")
+            beside.write_bytes(content)
+            beside.chmod(0o644)
+            os.chown(beside, 2002, 2002)
+        said = run_process(_told_as, 2001, name)
+        assert f"'{folder}/log.db-wal' is not for this user: let its owner, or root, open the store once" in said
+        with TurnLog.open(f"sqlite:///{folder}/log.db") as log:
+            log.add_turn("Two.")
+        assert run_process(_told_as, 2001, name) == "recorded"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="what root makes")
 def test_what_root_makes_beside_a_store_is_its_owner_s(tmp_path: Path) -> None:
     """As SQLite has it: who looks at a store as root does not shut its owner out."""

@@ -52,6 +52,9 @@ _NO_HANDLE = "too many files are open to use {what}: close some, or allow more (
 _HANDLES = 4
 """So many files SQLite opens for one connection: the database, two beside it, and their folder."""
 
+_NOT_ALLOWED = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN)
+"""What SQLite says of a database beside which there are files that it may not use."""
+
 _KINDS: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_IOERR_READ: (CorruptionError, _UNREADABLE),
     sqlite3.SQLITE_IOERR_SHORT_READ: (CorruptionError, _UNREADABLE),
@@ -118,6 +121,14 @@ def _why_unopened(path: Path) -> OSError | None:
     return None
 
 
+def _not_ours(path: Path) -> Path | None:
+    """Return what SQLite has beside a database that this user may write, and this not."""
+    beside = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if not os.access(path, os.W_OK):
+        return None
+    return next((each for each in beside if each.exists() and not os.access(each, os.W_OK)), None)
+
+
 def store_error(error: BaseException, place: str, *, committing: bool = False) -> StoreError:
     """Return the turnlog error for an error of SQLite.
 
@@ -141,6 +152,8 @@ def store_error(error: BaseException, place: str, *, committing: bool = False) -
     lacks = lacking(error, f"store {place!r}", Path(place), f"{elsewhere}; nothing was recorded")
     if lacks is not None:
         return lacks
+    if code & PRIMARY_CODE in _NOT_ALLOWED and (theirs := _not_ours(Path(place).resolve())) is not None:
+        message = f"{message}; {str(theirs)!r} is not for this user: let its owner, or root, open the store once"
     kind, form = _KINDS.get(code) or _KINDS.get(code & PRIMARY_CODE) or (StoreError, "store {place!r}: {message}")
     return kind(form.format(place=place, message=message))
 
