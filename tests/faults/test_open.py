@@ -336,6 +336,24 @@ def test_who_may_only_read_leaves_nothing_beside_a_store(open_to_all: Path) -> N
         log.add_turn("more", continues="main")
 
 
+def test_who_may_only_search_leaves_nothing_beside_the_projections(open_to_all: Path) -> None:
+    """They have the mode of the store, and whoever brings them up to date has to be able to write them."""
+    url = f"sqlite:///{open_to_all}/log.db"
+    _make(open_to_all).close()
+    (open_to_all / "log.db").chmod(0o644)
+    with TurnLog.open(url) as log:
+        log.feeds.run()
+    for each in open_to_all.rglob("*"):
+        each.chmod(0o755 if each.is_dir() else 0o644)
+    open_to_all.chmod(0o777 if os.geteuid() == 0 else 0o755)
+    before = sorted(open_to_all.rglob("*"))
+    assert run_process(_search_as_nobody, url) == ({"root": "1", "later": "0"}, [0] * 4)
+    assert sorted(open_to_all.rglob("*")) == before
+    with TurnLog.open(url) as log:
+        log.add_turn("later", continues="main")
+        assert len(log.feeds.search("later")) == 1
+
+
 def test_read_only_store_that_another_process_writes_can_be_read(open_to_all: Path) -> None:
     """The same holds while a writer has the store open, with turns that are not yet in its main file."""
     with _make(open_to_all) as log:

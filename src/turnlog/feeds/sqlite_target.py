@@ -28,7 +28,7 @@ from turnlog.store.sqlite.erasing import SCRUB_WAIT_S
 from turnlog.store.sqlite.errors import PRIMARY_CODE, is_damaged, lacking
 from turnlog.store.sqlite.handles import Connection, FileId, Resting, connect, file_id, make, make_beside, rests, using
 from turnlog.store.sqlite.journal import write_ahead
-from turnlog.store.sqlite.opening import Signature, must_be_immutable, signature, uri_of
+from turnlog.store.sqlite.opening import IMMUTABLE, Signature, can_be_written, must_be_immutable, signature, uri_of
 from turnlog.store.telling import logger
 
 _log = logger("turnlog.feeds")
@@ -300,10 +300,10 @@ class SQLiteTarget(Target, Resting):
 
     @property
     def is_read_only(self) -> bool:
-        """Whether neither the file nor another one beside it can be written. Others may write it."""
+        """Whether the file, or another one beside it, cannot be written. Others may write it."""
         if self._is_in_memory or not self._path.parent.exists():
             return False
-        return not os.access(self._path.parent, os.W_OK) and must_be_immutable(self._path)
+        return not can_be_written(self._path) and must_be_immutable(self._path)
 
     def scrub(self, projection: Projection) -> None:  # noqa: ARG002 - it is one file
         """Write the file anew, and empty its write-ahead log. Others are waited for for a second, at each of the two.
@@ -428,7 +428,7 @@ class SQLiteTarget(Target, Resting):
         is_there = self._path.exists() and self._path.stat().st_size > 0
         with self._converted():
             connection = connect(
-                uri_of(self._path, "mode=ro&immutable=1") if is_there else ":memory:",
+                uri_of(self._path, IMMUTABLE) if is_there else ":memory:",
                 self._path if is_there else None,
                 uri=is_there,
                 isolation_level=None,

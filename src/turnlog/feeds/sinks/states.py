@@ -21,7 +21,7 @@ from turnlog.store.files import OWN, access_beside, is_locked, lock_file
 from turnlog.store.sqlite.errors import is_damaged, lacking
 from turnlog.store.sqlite.handles import connect, make, make_beside, using
 from turnlog.store.sqlite.journal import write_ahead
-from turnlog.store.sqlite.opening import must_be_immutable, uri_of
+from turnlog.store.sqlite.opening import can_be_written, reading_mode, uri_of
 
 BUSY_TIMEOUT_S = 60.0
 
@@ -272,16 +272,13 @@ class FeedStates:
     def _reading(self) -> Generator[sqlite3.Connection]:
         """Hold a connection to read by: who may not write the file leaves nothing beside it."""
         assert self._path is not None
-        if os.access(self._path, os.W_OK) and os.access(self._path.parent, os.W_OK):
+        if can_be_written(self._path):
             with self._database() as db:
                 yield db
             return
-        mode = "mode=ro&immutable=1" if must_be_immutable(self._path) else "mode=ro"
         try:
-            with (
-                using(),
-                closing(connect(uri_of(self._path, mode), self._path, uri=True, timeout=BUSY_TIMEOUT_S)) as db,
-            ):
+            uri = uri_of(self._path, reading_mode(self._path, str(self._path)))
+            with using(), closing(connect(uri, self._path, uri=True, timeout=BUSY_TIMEOUT_S)) as db:
                 yield db
         except (OSError, sqlite3.Error) as error:
             raise self._unusable(error, anew=is_damaged(error)) from error

@@ -34,6 +34,9 @@ BUSY_TIMEOUT_S = 60.0
 _APPEARING_S = 1.0
 """How long the files beside a database may take to appear, once the first of them is there."""
 
+IMMUTABLE = "mode=ro&immutable=1"
+"""How SQLite reads a file without locks, as if it never changed."""
+
 _ENDING_BYTES = len("-payloads")
 """So much the names of what a store makes beside its file add to that of it, at most."""
 
@@ -139,7 +142,7 @@ def look(path: Path, *, create: bool) -> Place:
         # `resolve` raises RuntimeError for symbolic links that lead in a circle.
         because = os_reason(error) if isinstance(error, OSError) else "its symbolic links lead in a circle"
         raise StoreOpenError(f"store {name!r} cannot be opened: {because}") from error
-    read_only = not (os.access(real.parent, os.W_OK) and os.access(real, os.W_OK))
+    read_only = not can_be_written(real)
     if size == 0 and not create:
         raise StoreOpenError(f"{name!r} is empty: there is no store in it")
     if size == 0 and read_only:
@@ -149,10 +152,7 @@ def look(path: Path, *, create: bool) -> Place:
     seen = signature(real)
     if not read_only:
         _refuse_other_names(real, found, name)
-    immutable = read_only and must_be_immutable(real)
-    if read_only and not immutable:
-        _wait_for_index(real, name)
-    mode = ("mode=ro&immutable=1" if immutable else "mode=ro") if read_only else "mode=rw"
+    mode = reading_mode(real, name) if read_only else "mode=rw"
     is_store = size > 0 and _is_store(real, mode, name)
     if not is_store and read_only:
         raise StoreReadOnlyError(f"no store can be made at {name!r}: it cannot be written")
@@ -162,7 +162,7 @@ def look(path: Path, *, create: bool) -> Place:
         path=real,
         access=access_like(found),
         read_only=read_only,
-        immutable=immutable,
+        immutable=mode == IMMUTABLE,
         signature=seen if read_only else None,
         file_name=str(real),
         file=file_id(real),
@@ -340,7 +340,7 @@ def _identity(path: Path, mode: str, name: str) -> tuple[int, int, int]:
         # of that is read again.
         with unconnected(path) as alone, suppress(sqlite3.DatabaseError):
             if alone:
-                return _read_identity(path, "mode=ro&immutable=1")
+                return _read_identity(path, IMMUTABLE)
     until = monotonic() + _APPEARING_S
     while True:
         try:
@@ -390,6 +390,23 @@ def _read_identity(path: Path, mode: str) -> tuple[int, int, int]:
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return connect(uri_of(path, mode), path, uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S)
+
+
+def can_be_written(path: Path) -> bool:
+    """Tell whether a database can be written, or made: the file, and what SQLite makes beside it."""
+    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def reading_mode(path: Path, name: str) -> str:
+    """Return the mode in which a database that cannot be written is read, so that nothing is left beside it.
+
+    Raises:
+        StoreOpenError: it was not closed, and its write-ahead log has no index.
+    """
+    if must_be_immutable(path):
+        return IMMUTABLE
+    _wait_for_index(path, name)
+    return "mode=ro"
 
 
 def must_be_immutable(path: Path) -> bool:
