@@ -567,7 +567,8 @@ class TurnLog:
     ) -> list[Turn]:
         """Return the ancestry of a turn and the turn itself, oldest first, each turn once.
 
-        A few are read from its end, as far as it takes to find so many; from the last merge on back it is read whole.
+        A few are read from its end, as far as it takes to find so many; behind more than 16 merges what is left is read
+        whole.
 
         Args:
             headish: a turn or bookmark.

@@ -6,16 +6,21 @@ turn's predecessor in the stream is its first parent: so one number a stream tel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from turnlog.errors import CorruptionError
 from turnlog.events import PARENT, Citation, Header, Recorded, check_cited
 from turnlog.events.form import gap
+from turnlog.projections.threads import reach
 from turnlog.projections.turns import stream_backwards
 from turnlog.store import ReadTransaction
 
 R = TypeVar("R")
+_MERGES_MAX = 16
+"""What is before so many merges is told by links when turns are read backwards. To tell it of each of thousands would
+take longer than to read all turns."""
+
 Scan = Callable[[str, int, int], Iterable[R]]
 """Reads the turns of a stream from one position to another, both included, in order."""
 
@@ -113,14 +118,34 @@ def ancestry(
 def ancestry_backwards(transaction: ReadTransaction, head: Recorded) -> Iterator[Recorded]:
     """Iterate over the ancestry of a turn and the turn itself, the last one first.
 
-    Not many more turns are read than are asked for, down to the first merge: what that continues is read whole.
+    Not many more turns are read than are asked for, but behind some merges: what is still to come there is read whole.
 
     Raises while it is iterated over:
         CorruptionError: a turn is missing, or is not the one that is cited.
     """
-    turn, before = head, stream_backwards(transaction, head.header.stream, head.header.position - 1)
-    while len(parents := turn.header.parents) == 1:
+    merges = 0
+    waiting: list[tuple[Recorded, dict[str, int]]] = [(head, {})]
+    while waiting:
+        turn, visited = waiting.pop()
+        if merges > _MERGES_MAX:
+            yield from reversed([*ancestry(transaction, turn, transaction.stream, lambda turn: turn, visited)])
+            continue
+        last: Recorded | None = None
+        for last in _line_backwards(transaction, turn, visited):
+            yield last
+        if last is not None and len(last.header.parents) > 1:
+            merges += 1
+            waiting += _visits(transaction, last, visited)
+
+
+def _line_backwards(transaction: ReadTransaction, turn: Recorded, visited: Mapping[str, int]) -> Iterator[Recorded]:
+    """Iterate from a turn back to a merge, a root or what was visited, whichever comes first."""
+    before = stream_backwards(transaction, turn.header.stream, turn.header.position - 1)
+    while turn.header.position > visited.get(turn.header.stream, -1):
         yield turn
+        parents = turn.header.parents
+        if len(parents) != 1:
+            return
         if turn.header.position == 0:
             parent = cited_parent(transaction, turn, parents[0])
             before = stream_backwards(transaction, parent.header.stream, parent.header.position - 1)
@@ -128,7 +153,19 @@ def ancestry_backwards(transaction: ReadTransaction, head: Recorded) -> Iterator
             parent = next(before)
             check_cited(turn, parents[0], parent)
         turn = parent
-    yield from reversed([*ancestry(transaction, turn, transaction.stream, lambda turn: turn, {})])
+
+
+def _visits(
+    transaction: ReadTransaction, merge: Recorded, visited: dict[str, int]
+) -> Iterator[tuple[Recorded, dict[str, int]]]:
+    """Iterate over the parents of a merge, each with what has been visited when its turn comes: the first one first."""
+    for citation in merge.header.parents:
+        parent = cited_parent(transaction, merge, citation)
+        yield parent, visited
+        place = {parent.header.stream: parent.header.position}
+        visited = dict(visited)
+        for stream, end in reach(transaction, place).ends.items():
+            visited[stream] = max(end, visited.get(stream, -1))
 
 
 def _continues_one(citations: Sequence[Citation]) -> bool:

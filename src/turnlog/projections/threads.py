@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -95,23 +96,35 @@ def _runs(roots: Iterable[str], links_of: Callable[[Collection[str]], Iterable[L
 
 def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[str]:
     """Return the ids of the threads that the turn at a position of a stream belongs to, sorted."""
-    return _threads_at(transaction, {stream: position})
+    return sorted(reach(transaction, {stream: position}).roots)
 
 
-def _threads_at(transaction: SQLTransaction, places: Mapping[str, int]) -> list[str]:
-    """Return the ids of the threads that turns belong to, each up to a position of a stream, sorted."""
-    reached = dict(places)
-    waiting = set(reached)
+class Reach(NamedTuple):
+    """What the ancestries of some turns are made of, told by links alone.
+
+    Attributes:
+        ends: the streams that they have turns of, each with the last position that is of them.
+        roots: the streams among them that begin with a root, which is named as they are.
+    """
+
+    ends: dict[str, int]
+    roots: set[str]
+
+
+def reach(transaction: SQLTransaction, places: Mapping[str, int]) -> Reach:
+    """Return what the ancestries of turns are made of, each up to a position of a stream."""
+    ends = dict(places)
+    waiting = set(ends)
     roots: set[str] = set()
     while waiting:
-        links = [link for link in links_to(transaction, waiting) if link.child_position <= reached[link.child_stream]]
+        links = [link for link in links_to(transaction, waiting) if link.child_position <= ends[link.child_stream]]
         roots |= waiting - {link.child_stream for link in links if link.child_position == 0}
         waiting = set[str]()
         for link in links:
-            if link.parent_position > reached.get(link.parent_stream, -1):
-                reached[link.parent_stream] = link.parent_position
+            if link.parent_position > ends.get(link.parent_stream, -1):
+                ends[link.parent_stream] = link.parent_position
                 waiting.add(link.parent_stream)
-    return sorted(roots)
+    return Reach(ends, roots)
 
 
 def latest_threads(
@@ -251,7 +264,7 @@ class _Threads:
         places: dict[str, int] = {}
         for at in self._transaction.located({bookmark.turn for bookmark in found}).values():
             places[at.stream] = max(at.position, places.get(at.stream, 0))
-        return self._latest_of([id for id in _threads_at(self._transaction, places) if id not in self._unsettled])
+        return self._latest_of([id for id in reach(self._transaction, places).roots if id not in self._unsettled])
 
     def runs(self, thread: str) -> dict[str, int]:
         """Return the streams of a thread, each with the first position that is of it."""
@@ -267,9 +280,13 @@ class _Threads:
         self._ends |= self._transaction.stream_ends([stream for stream in streams if stream not in self._ends])
 
     def _latest_of(self, ids: Sequence[str]) -> Iterator[Thread]:
-        """Iterate over some threads. What is asked about each is asked for all of them at once."""
+        """Iterate over some threads, the one with the latest activity first. Each is made when it is asked for.
+
+        Where the streams of all of them end is looked up at once.
+        """
         self._find_ends(_runs(ids, self._links.of))
-        return _latest_first(map(self._thread, ids))
+        lasts = {id: max(self._ends[stream].global_position for stream in self.runs(id)) for id in ids}
+        return map(self._thread, sorted(ids, key=lambda id: (lasts[id], id), reverse=True))
 
     def _thread(self, thread: str) -> Thread:
         runs = self.runs(thread)

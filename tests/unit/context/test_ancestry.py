@@ -1,6 +1,7 @@
 """Ancestry order."""
 
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +102,10 @@ def test_merge_inside_a_run_is_read_before_what_follows(log: TurnLog) -> None:
     assert _ids(log, c) == [a, document, b, c]
 
 
-def test_random_logs_are_read_by_the_definition(log: TurnLog) -> None:
-    """Four hundred turns with random parents: every ancestry is the depth-first post-order."""
+@pytest.mark.parametrize("merges_max", [0, 2, 16, 10_000])
+def test_random_logs_are_read_by_the_definition(log: TurnLog, monkeypatch: pytest.MonkeyPatch, merges_max: int) -> None:
+    """Four hundred turns with random parents: every ancestry is the depth-first post-order, and so is its end."""
+    monkeypatch.setattr(sys.modules["turnlog.context.ancestry"], "_MERGES_MAX", merges_max)
     generator = random.Random(7)
     parents: dict[str, tuple[str, ...]] = {}
     ids: list[str] = []
@@ -115,7 +118,8 @@ def test_random_logs_are_read_by_the_definition(log: TurnLog) -> None:
         ids.append(turn.id)
     for head in ids:
         assert _ids(log, head) == _reference(parents, head)
-        assert [turn.id for turn in log.ancestry(head, 7)] == _reference(parents, head)[-7:]
+        for limit in (7, 60):
+            assert [turn.id for turn in log.ancestry(head, limit)] == _reference(parents, head)[-limit:]
 
 
 def test_visited_prefix_is_left_out_and_brought_up_to_date(log: TurnLog) -> None:
@@ -232,6 +236,26 @@ def test_the_end_of_an_ancestry_is_read_and_not_the_rest(file_log: TurnLog, stor
     for ask in (lambda: file_log.ancestry(fork, 3), lambda: file_log.ancestry(fork)):
         with pytest.raises(CorruptionError, match="another digest"):
             ask()
+
+
+def test_the_end_of_an_ancestry_is_read_through_merges(file_log: TurnLog, store_path: Path) -> None:
+    """Behind a merge too: of each of its parents no more is read than is asked for, and what is read is checked."""
+    branches = [[file_log.add_turn("root").id]]
+    for name in ("left", "right"):
+        branches.append(branches[0][:1])
+        for number in range(300):
+            branches[-1].append(file_log.add_turn(f"{name} {number}", continues=branches[-1][-1]).id)
+    left, right = branches[1:]
+    merge = file_log.add_turn("both", continues=[left[-1], right[-1]]).id
+    last = file_log.add_turn("and on", continues=merge).id
+    whole = [*left, *right[1:], merge, last]
+    rewrite(store_path, left[9], payload=b'[{"type":"text","text":"forged"}]')
+    sought = file_log.ancestry(last, 1, wanted=lambda turn: turn.id in left)
+    assert [turn.id for turn in sought] == [left[-1]]
+    rewrite(store_path, right[9], payload=b'[{"type":"text","text":"forged"}]')
+    assert [turn.id for turn in file_log.ancestry(last, 100)] == whole[-100:]
+    with pytest.raises(CorruptionError, match="another digest"):
+        file_log.ancestry(last, 300)
 
 
 def test_last_visited_turn_is_checked_too(file_log: TurnLog, store_path: Path) -> None:

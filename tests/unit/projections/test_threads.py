@@ -251,6 +251,27 @@ def test_a_few_threads_are_found_without_looking_at_the_others(log: TurnLog) -> 
     assert seen == [ids[8], ids[7]]
 
 
+def test_no_more_threads_are_made_than_are_asked_for(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where the last turns of the log are of one thread, so that all others are looked at."""
+    monkeypatch.setattr("turnlog.projections.threads.LOOKED_AT_MAX", 2)
+    ids = [log.add_turn(str(number), bookmark=False).id for number in range(9)]
+    fork = log.add_turn("4 again", continues=ids[4], bookmark=False).id
+    log.add_turn("4 goes on", continues=ids[4], bookmark=False)
+    for _ in range(3):
+        log.add_turn("8 goes on", continues=ids[8], bookmark=False)
+    made: list[str] = []
+
+    def make(**fields: Any) -> Thread:
+        made.append(fields["id"])
+        return Thread(**fields)
+
+    monkeypatch.setattr("turnlog.projections.threads.Thread", make)
+    found = log.threads(3)
+    assert [thread.id for thread in found] == [ids[7], ids[4], ids[8]]
+    assert fork in found[1].heads
+    assert made == [ids[8], ids[4], ids[7]]
+
+
 def test_threads_with_a_turn_are_looked_for_from_their_ends(log: TurnLog) -> None:
     """Of the latest thread first, and no further than it takes; what many threads share is read once."""
     roots = [log.add_turn(f"root {number}", bookmark=False).id for number in range(3)]
