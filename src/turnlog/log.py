@@ -1049,6 +1049,7 @@ class TurnLog:
         """Write the log, as it is now, as JSON lines with payloads, and return the number of events.
 
         What the events of a part cite comes along, so that nothing dangles, and so do bookmarks that stand in it.
+        Registers, and events of topics of others that no turn cites, are in a whole log only.
         Others can append meanwhile. Citations are checked: what was edited is not exported.
 
         Args:

@@ -15,7 +15,7 @@ import pytest
 from tests.agent.running import results, run, values
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 
-from turnlog import Ask, PluginError, RunError, TurnLog
+from turnlog import Ask, PluginError, ProviderError, RunError, TurnLog
 from turnlog.agent.combined import CombinedTools, KeptTools
 from turnlog.agent.deciding import NOT_STARTED
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
@@ -24,7 +24,7 @@ from turnlog.agent.functions import Functions
 from turnlog.agent.middleware import CallModel, CallTool, ModelCall, ToolCall
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.hurry import HURRY
-from turnlog.model import Response, ToolUse
+from turnlog.model import ContextWindow, Response, Text, ToolUse
 from turnlog.providers import Connection, PreparedRequest, ReplyReader
 
 
@@ -218,6 +218,44 @@ def test_ctrl_c_does_not_wait_for_a_stubborn_tool(log: TurnLog, monkeypatch: pyt
     with pytest.raises(KeyboardInterrupt):
         run(log, Scripted(call(("work", {}))), bookmark="main", tools=work)
     assert results(log, "main") == [("c1", LEFT, True)]
+
+
+def test_an_adapter_that_takes_a_cancellation_for_a_failure_is_not_asked_again(log: TurnLog) -> None:
+    """As of a connection that may be tried again."""
+
+    class Odd(Scripted):
+        """An adapter that says so."""
+
+        @asynccontextmanager
+        async def _aopen(self, request: PreparedRequest, connection: Connection) -> AsyncIterator[Any]:
+            self.bodies.append({})
+            self.arrived.set()
+            try:
+                await asyncio.Event().wait()
+                yield
+            except asyncio.CancelledError as error:
+                raise ProviderError("reset", provider="scripted", retryable=True) from error
+
+    adapter = Odd()
+    asyncio.run(cancelled(log, adapter, adapter.arrived, connection=Connection(retries_max=3)))
+    assert (len(adapter.bodies), log.turn("main").meta.error) == (1, "reset (retryable)")
+    assert run(log, Scripted(say("Whole.")), None, continues="main").text == "Whole."
+
+
+def test_ctrl_c_ends_a_run_that_its_limit_of_time_is_ending(log: TurnLog) -> None:
+    """A tool needs a moment to end: the program that asked is not to go on behind it."""
+
+    async def work() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.05)
+        return ""
+
+    with pytest.raises(KeyboardInterrupt):
+        run(log, Scripted(call(("work", {}))), bookmark="main", tools=work, time_max_s=1.0)
+    assert results(log, "main") == [("c1", BROKEN_OFF, True)]
 
 
 def test_the_limit_of_time_of_a_run_does_not_wait_for_a_thread(log: TurnLog) -> None:
@@ -582,7 +620,7 @@ def test_what_passes_over_its_cancellation_keeps_no_run_from_ending(
     assert run(log, Scripted(say("Done.")), "Go on." if where == "approval" else None, continues="main").text == "Done."
 
 
-@pytest.mark.parametrize("where", ["tool", "model", "approval"])
+@pytest.mark.parametrize("where", ["tool", "model", "own answer", "approval", "window"])
 def test_what_passes_over_a_cancellation_and_returns_does_not_keep_the_run_going(log: TurnLog, where: str) -> None:
     """What it returned is recorded, and the run ends then: no further call is made."""
     working = asyncio.Event()
@@ -601,19 +639,32 @@ def test_what_passes_over_a_cancellation_and_returns_does_not_keep_the_run_going
         await wait()
         return response
 
+    async def answer(asked: ModelCall, make: CallModel) -> Response:
+        del make
+        await wait()
+        return Response(
+            content=(Text(text="Me."),), model=asked.model, stop_reason="stop", provider="scripted", api="x"
+        )
+
     async def approve(_: Any) -> bool:
         await wait()
         return True
 
+    async def window(given: ContextWindow) -> ContextWindow:
+        await wait()
+        return given
+
     given: dict[str, dict[str, Any]] = {
         "tool": {"around_tool": around_tool},
         "model": {"around_model": around_model},
+        "own answer": {"around_model": answer},
         "approval": {"on_approval": approve, "approve": "ask"},
+        "window": {"on_window": window},
     }
     adapter = Scripted(call(("add", {"a": 1, "b": 2})), say("Done."))
     asyncio.run(cancelled(log, adapter, working, tools=[add], **given[where]))
-    assert len(adapter.bodies) == 1
-    assert log.turn("main").meta.role == ("user" if where == "tool" else "assistant")
+    assert len(adapter.bodies) == (0 if where in ("own answer", "window") else 1)
+    assert log.turn("main").meta.role == ("user" if where in ("tool", "window") else "assistant")
     assert (results(log, "main") == [("c1", "3", False)]) == (where == "tool")
 
 

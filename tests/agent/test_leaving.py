@@ -21,12 +21,21 @@ from tests.soak import SOAK
 
 from turnlog import RunError, TurnLog
 from turnlog.agent.deciding import NOT_STARTED
-from turnlog.agent.events import CallStarted, RunEvent, ToolFinished, ToolInterrupted, ToolStarted, TurnRecorded
+from turnlog.agent.events import (
+    CallStarted,
+    RunEvent,
+    ToolFinished,
+    ToolInterrupted,
+    ToolProgress,
+    ToolStarted,
+    TurnRecorded,
+)
 from turnlog.agent.execution import BROKEN_OFF
 from turnlog.agent.functions import Functions
 from turnlog.agent.middleware import CallTool, ToolCall
+from turnlog.agent.progress import report_progress
 from turnlog.agent.toolbox import ToolOutcome
-from turnlog.model import ToolUse
+from turnlog.model import Delta, ToolUse
 
 BOTH = (SystemExit(3), KeyboardInterrupt())
 
@@ -188,6 +197,56 @@ def test_a_follower_that_says_that_a_run_is_ended_ends_it(log: TurnLog, error: B
         run(log, Scripted(call(("add", {"a": 1, "b": 2}))), bookmark="main", tools=add, on_event=leave)
     said = {ToolStarted: [("c1", NOT_STARTED, True)], ToolFinished: [("c1", "3", False)], TurnRecorded: []}
     assert (results(log, "main"), is_free(log)) == (said[kind], True)
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit()])
+def test_a_display_that_says_that_a_run_is_ended_ends_it(log: TurnLog, error: BaseException) -> None:
+    """By an error, and what had come of the reply is recorded."""
+
+    def leave(_: Delta) -> None:
+        raise error
+
+    with pytest.raises(RunError, match=f"on_delta raised {type(error).__name__}: to end a run, cancel its task"):
+        run(log, Scripted(say("Half")), bookmark="main", on_delta=leave)
+    assert (log.turn("main").meta.stop_reason, log.payload("main")) == ("aborted", b'[{"type":"text","text":"Half"}]')
+    assert goes_on(log)[0] == "done"
+
+
+@pytest.mark.parametrize("who", ["on_approval", "on_window", "around_model"])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_who_is_asked_and_says_that_a_run_is_cancelled_that_is_not_ends_it(
+    log: TurnLog, who: str, *, is_async: bool
+) -> None:
+    """By an error: in a group of tasks a cancellation that nobody has made would end this one without a word."""
+
+    def leave(*_: Any) -> Any:
+        raise asyncio.CancelledError
+
+    async def aleave(*_: Any) -> Any:
+        leave()
+
+    given: dict[str, Any] = {who: aleave if is_async else leave}
+    named = "a middleware of model calls" if who == "around_model" else who
+    with pytest.raises(RunError, match=f"{named} raised CancelledError in a run that goes on"):
+        run(log, Scripted(call(("add", {"a": 1, "b": 2}))), bookmark="main", tools=add, approve="ask", **given)
+    assert is_free(log)
+    assert goes_on(log, tools=add)[0] == "done"
+
+
+def test_what_a_tool_has_returned_is_recorded_whatever_who_is_told_of_progress_raises(log: TurnLog) -> None:
+    """The tool has done its work."""
+
+    def pay() -> str:
+        report_progress(1, 2)
+        return "receipt"
+
+    def leave(event: RunEvent) -> None:
+        if isinstance(event, ToolProgress):
+            raise OddError("display gone")
+
+    with pytest.raises(OddError):
+        run(log, Scripted(call(("pay", {}))), bookmark="main", tools=pay, on_event=leave)
+    assert (results(log, "main"), endings(log)) == ([("c1", "receipt", False)], [("result", False)])
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit(), OddError("odd")])

@@ -83,6 +83,23 @@ def test_a_tool_that_was_not_offered_is_not_called(log: TurnLog) -> None:
     assert (text, is_error) == ("there is no tool 'look': none is offered", True)
 
 
+def test_a_tool_that_was_not_offered_is_not_called_by_the_next_run(log: TurnLog) -> None:
+    """Though that has it too, and the call waited for an answer: the recorded request says what was offered."""
+
+    async def hide(asked: ModelCall, ask: CallModel) -> Response:
+        return await ask(msgspec.structs.replace(asked, tools=tuple(t for t in asked.tools if t.name != "look")))
+
+    def add(a: int) -> int:
+        """Add."""
+        return a + 1
+
+    adapter = Scripted(call(("add", {"a": 1}), ("look", {})))
+    settings: dict[str, Any] = {"tools": [look, add], "around_model": hide, "bookmark": "main"}
+    assert run(log, adapter, approve="ask", **settings).stopped == "unanswered"
+    assert run(log, Scripted(say("No.")), None, continues="main", **settings).stopped == "done"
+    assert results(log, "main") == [("c1", "2", False), ("c2", "there is no tool 'look' (one of add)", True)]
+
+
 def test_tries_are_within_it(log: TurnLog) -> None:
     """It sees one call; the log has each."""
     seen: list[CallError | None] = []

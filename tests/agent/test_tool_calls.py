@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from tests.agent.running import results, run, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
 
@@ -17,6 +18,8 @@ from turnlog import Text, TurnLog
 from turnlog.agent.deciding import DENIED_BY_USER, NOT_STARTED, UNKNOWN, UNRECORDED
 from turnlog.agent.events import RunEvent, ToolFinished, ToolInterrupted, ToolRetried
 from turnlog.agent.execution import TAKEN
+from turnlog.agent.functions import Functions
+from turnlog.agent.toolbox import ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import ContentError, MetaError, RunError, ToolCallTakenError, UnknownTurnError
 from turnlog.model import ToolCallMeta, ToolEndMeta, ToolResult, ToolUse
@@ -523,6 +526,7 @@ def test_what_a_person_says_is_recorded_as_theirs(log: TurnLog, tools: Tools) ->
     answered, denied = log.tool_calls.of(turn)
     assert [(attempt.ending, attempt.begun_ms or None) for attempt in answered.attempts] == [("answer", None)]
     assert [(attempt.ending, attempt.by) for attempt in denied.attempts] == [("denied", "person")]
+    assert [each.result and each.result.is_error for each in (answered, denied)] == [None, True]
     assert tools.called == []
 
 
@@ -552,6 +556,39 @@ def test_what_a_person_says_is_kept_where_the_run_is_stopped_before_other_calls(
     asyncio.run(go())
     assert results(log, "main") == [("c1", "I did.", False), ("c2", NOT_STARTED, True)]
     assert (tools.called, endings(log, turn)) == ([], [["answer"], ["not_called"]])
+
+
+@pytest.mark.parametrize("approve", ["auto", "ask"])
+def test_what_a_person_has_said_holds_for_whoever_goes_on_behind_a_kill(
+    log: TurnLog, tools: Tools, approve: str
+) -> None:
+    """It is on disk before the other call begins: nobody is asked again, and nothing runs that was denied."""
+    turn = asked(log, call(("add", {"a": 1, "b": 2}), ("work", {}), ("work", {})))
+
+    class KilledError(BaseException):
+        """Leave everything as it is, as a kill does."""
+
+    def killed() -> Any:
+        raise KilledError
+
+    answers = iter([True, False, "I did."])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("turnlog.agent.recording.Recording.results", lambda *_, **__: killed())
+        tools.add = killed  # type: ignore[method-assign]
+        with pytest.raises(KilledError):
+            go_on(log, Tools(), approve="ask", on_approval=lambda _: next(answers))
+    assert [len(log.children(turn)), endings(log, turn)[1:]] == [0, [["denied"], ["answer"]]]
+    told: list[RunEvent] = []
+    now = Tools()
+    settings: dict[str, Any] = {"approve": approve, "on_interrupted": "report", "on_event": told.append}
+    assert go_on(log, now, **settings).stopped == "done"
+    assert results(log, "main")[1:] == [("c2", DENIED_BY_USER, True), ("c3", "I did.", False)]
+    assert (now.called, endings(log, turn)[1:]) == ([], [["denied"], ["answer"]])
+    assert [event.known for event in told if isinstance(event, ToolFinished)][1:] == [True, True]
+    # Who goes back to the turn is asked anew.
+    again = run(log, Scripted(say("Done.")), None, continues=turn, tools=[now.add, now.work], on_interrupted="report")
+    assert (again.stopped, now.called) == ("done", ["work", "work"])
+    assert log.verify().clean
 
 
 def test_a_document_has_no_tool_calls(log: TurnLog, tmp_path: Path) -> None:
@@ -640,6 +677,49 @@ def test_a_call_that_may_have_had_effects_is_not_tried_again(log: TurnLog) -> No
     run(log, Scripted(call(("slow", {})), say("Done.")), bookmark="main", tools=slow, **settings)
     [(_, said, is_error)] = results(log, "main")
     assert (said, is_error, called) == ("the tool had no result after 0.05 s, and was given up", True, [1])
+    [recorded] = log.tool_calls.of(log.ancestry("main")[1].id)
+    assert ([attempt.ending for attempt in recorded.attempts], recorded.may_have_had_effects) == (["given_up"], True)
+
+
+@pytest.mark.parametrize("ends", ["time-out", "limit of time", "cancelled"])
+@pytest.mark.parametrize("box", [False, True])
+def test_a_tool_that_answers_its_end_with_an_error_is_not_tried_again(log: TurnLog, ends: str, *, box: bool) -> None:
+    """As client libraries do, of a connection that is cancelled: it may have done its work before."""
+    called: list[int] = []
+
+    async def pay() -> None:
+        called.append(1)
+        working.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ConnectionError("rolled back")
+
+    class Box(Functions):
+        """A toolbox that raises what its tools raise."""
+
+        async def call(self, name: str, arguments: Raw) -> ToolOutcome:
+            del name, arguments
+            await pay()
+            raise AssertionError
+
+    async def go() -> Any:
+        retries = values(on_tool_error="retry", tool_retry_wait_s=0, approve="auto", **limits)
+        adapter = Scripted(call(("pay", {})), say("Done."))
+        given = values(model=MODEL, adapter=adapter, connection=HERE) | {"tools": Box([pay]) if box else pay}
+        task = asyncio.create_task(log.arun("Go.", bookmark="main", **given, **retries))
+        await working.wait()
+        if ends == "cancelled":
+            task.cancel()
+        await asyncio.wait([task])
+
+    limits: dict[str, Any] = {"time-out": {"tool_timeout_s": 0.05}, "limit of time": {"time_max_s": 1.0}}.get(ends, {})
+    working = asyncio.Event()
+    asyncio.run(go())
+    [(_, said, is_error)] = results(log, "main")
+    given_up = "the tool had no result after 0.05 s, and was given up:" if ends == "time-out" else ""
+    told = "the tool failed: ConnectionError: rolled back" if box else "ConnectionError: rolled back"
+    assert (said, is_error, called) == (f"{given_up}{told}", True, [1])
     [recorded] = log.tool_calls.of(log.ancestry("main")[1].id)
     assert ([attempt.ending for attempt in recorded.attempts], recorded.may_have_had_effects) == (["given_up"], True)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 from tests.agent.running import run
 from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
@@ -13,8 +14,9 @@ from tests.agent.scripted import HANG, HERE, MODEL, Scripted, call, say
 from turnlog import TurnLog
 from turnlog.agent.events import CallRetried, RunEvent
 from turnlog.agent.functions import Functions
+from turnlog.agent.middleware import CallModel, ModelCall
 from turnlog.errors import ProviderError, RunError
-from turnlog.model import Tool, ToolUse
+from turnlog.model import Response, Tool, ToolUse, Usage
 from turnlog.providers import Connection, PreparedRequest
 from turnlog.providers.wire import pause_s
 
@@ -97,6 +99,45 @@ def test_a_provider_that_asks_for_too_long_is_not_waited_for(log: TurnLog) -> No
     assert "after 3600 s" in result.why
     result, told = asked_again(log, [PASSES], say("Well."), retry_wait_max_s=0.0)
     assert (result.stopped, len(told)) == ("done", 1)
+
+
+def test_a_provider_that_does_not_say_how_long_to_wait_is_tried_again(log: TurnLog) -> None:
+    """The limit is for what it asks for; turnlog's own pauses are short."""
+    busy = ProviderError("Slow down.", provider="scripted", retryable=True, status=503)
+    result, told = asked_again(log, [busy], say("Well."), retry_wait_max_s=0.0)
+    assert (result.stopped, [event.wait_s > 0 for event in told]) == ("done", [True])
+
+
+@pytest.mark.parametrize("asks", ["the run", "a middleware"])
+def test_tries_are_within_the_limit_of_tokens(log: TurnLog, asks: str) -> None:
+    """A reply that goes beyond it is the last one, also where it failed."""
+
+    async def again(asked: ModelCall, ask: CallModel) -> Response:
+        response = await ask(asked)
+        return response if response.error is None else await ask(asked)
+
+    def counted(*script: Any) -> Scripted:
+        adapter = Scripted(*script)
+        reader = adapter.reader
+
+        def broken(**given: Any) -> Any:
+            read = reader(**given)
+            response = read.response
+            read.response = lambda: msgspec.structs.replace(response(), usage=Usage(output_tokens=1000))
+            return read
+
+        adapter.reader = broken  # type: ignore[method-assign]
+        return adapter
+
+    adapter = counted([PASSES], [PASSES], say("Well."))
+    settings: dict[str, Any] = {"connection": TRIES, "total_tokens_max": 500, "bookmark": "main"}
+    if asks == "a middleware":
+        with pytest.raises(RunError, match="asks again, and the limit of tokens is reached"):
+            run(log, adapter, around_model=again, **settings)
+    else:
+        assert run(log, adapter, **settings).stopped == "error"
+    assert (len(adapter.bodies), reasons(log)) == (1, ["error"])
+    assert run(log, counted(say("Well.")), "Again.", continues="main", connection=TRIES).text == "Well."
 
 
 def test_waits_grow_where_the_provider_does_not_say() -> None:

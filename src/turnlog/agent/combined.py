@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
@@ -46,8 +46,11 @@ class CombinedTools(Toolbox):
         """Release all of them, the last one first."""
         await self._open.__aexit__(kind, error, trace)
 
-    async def tools(self) -> Sequence[Tool]:
-        """Return the tools of all.
+    async def tools(self, check: Callable[[Sequence[Tool]], None] = lambda _: None) -> Sequence[Tool]:
+        """Return the tools of all. Where that raises, the tools that can be called are those of before.
+
+        Args:
+            check: refuses them, by raising.
 
         Raises:
             ToolServerError: a server cannot be started, reached or understood.
@@ -61,6 +64,7 @@ class CombinedTools(Toolbox):
                     raise RunError(f"two tools are called {tool.name!r}: rename one of them, or leave one out")
                 box_of[tool.name] = box
                 found.append(tool)
+        check(found)
         built_in = () if self._built_in is None else await self._built_in.tools()
         self._built_in_tools = {tool.name: tool for tool in built_in if tool.name not in box_of}
         self._box_of = box_of

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Sequence
+from functools import partial
 from types import NoneType
 from typing import Literal
 
@@ -13,16 +12,13 @@ from msgspec import Struct
 
 from turnlog.agent.combined import CombinedTools, no_such_tool
 from turnlog.agent.events import OnEvent, ToolInterrupted
-from turnlog.agent.letting_go import GRACE_S, cancellations, ended_or_left
+from turnlog.agent.letting_go import answer_of
 from turnlog.agent.policy import Answer, OnApproval, Policy
 from turnlog.agent.run_checks import check_kind
 from turnlog.agent.start import has_result, is_interrupted
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.calls import RecordedToolCall
 from turnlog.model import MALFORMED, Approved, Text, Tool, ToolEnding, ToolUse
-from turnlog.store.telling import logger
-
-_log = logger("turnlog.runs")
 
 DENIED_BY_USER = "The user did not allow this tool call."
 DENIED_BY_POLICY = "This tool call is not allowed here."
@@ -160,18 +156,9 @@ class Deciding:
         """
         if self._on_approval is None:
             return None
-        before = cancellations()
-        answer = self._on_approval(call)
-        said = await ended_or_left(answer, _leave_approval) if inspect.isawaitable(answer) else answer
-        await asyncio.sleep(0)  # who was asked may have cancelled the run instead
-        if cancellations() > before:  # and passed over it
-            raise asyncio.CancelledError
+        said = await answer_of("on_approval", partial(self._on_approval, call))
         check_kind("on_approval", said, (bool, str, NoneType), "True, False, a text or None for an answer")
         return said
-
-
-def _leave_approval() -> None:
-    _log.warning("what asks for approval goes on %g s after it was cancelled: it is left", GRACE_S)
 
 
 def _denied(recorded: RecordedToolCall, why: str, by: Literal["person", "policy"]) -> Decision:

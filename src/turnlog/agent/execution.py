@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-import msgspec
+from msgspec.structs import replace
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, stop_after_attempt, wait_exponential
 
 from turnlog.agent.combined import CombinedTools
@@ -28,6 +28,7 @@ from turnlog.events import TOOL_CALL
 from turnlog.model import (
     Approved,
     Block,
+    Text,
     ToolCallMeta,
     ToolEnding,
     ToolEndMeta,
@@ -158,7 +159,7 @@ class Execution:
             on.approved, on.by = decision.approved, decision.by
             attempts = on.recorded.attempts
             if attempts and attempts[-1].ended_ms is None:
-                on.unrecorded.append(msgspec.structs.replace(on.end_of(attempts[-1].number, "unknown"), by=None))
+                on.unrecorded.append(replace(on.end_of(attempts[-1].number, "unknown"), by=None))
             if decision.outcome is None:
                 waiting.append(on)
         for on, decision in zip(self._calls, self._decisions, strict=True):
@@ -229,7 +230,7 @@ class Execution:
 
     async def _run(self, on: _Progress) -> None:
         box = self._tools.box_of(on.call.name)
-        assert box is not None  # else it was refused
+        assert box is not None  # else it was refused: what is offered and what can be called is listed at once
         async with self._gate:
             outcome = await self._tried(on, box)
             on.outcome = outcome
@@ -305,35 +306,33 @@ class Execution:
             approved=on.approved,
             server=self._tools.server_of(on.call.name),
         )
-        with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
-            once = OnlyOnce(partial(self._called, on, box), asked)
-            try:
+        once = OnlyOnce(partial(self._called, on, box), asked)
+        try:
+            with progress_told(lambda progress: self._tell(ToolProgress(call=on.call, progress=progress))):
                 try:
                     returned = await self._within_layers(once, asked)
                 finally:
                     await once.end()
-                outcome = once.checked(returned)
-            except asyncio.CancelledError as error:
-                if _is_cancelled():
-                    if once.returned is not None:  # it is recorded, though no middleware comes to see it
-                        on.outcome = once.returned
-                        on.end(once.returned)
-                    raise
-                self._keep(on, once.returned)
-                raise RunError(
-                    f"a middleware of {on.call.name!r} raised CancelledError in a run that goes on"
-                ) from error
-            except GeneratorExit:  # the event loop is gone: nobody can be told
+            outcome = once.checked(returned)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                if once.returned is not None:  # it is recorded, though no middleware comes to see it
+                    on.outcome = once.returned
+                    on.end(once.returned)
                 raise
-            except BaseException:
-                self._keep(on, once.returned)
-                raise
+            self._keep(on, once.returned)
+            raise RunError(f"a middleware of {on.call.name!r} raised CancelledError in a run that goes on") from error
+        except GeneratorExit:  # the event loop is gone: nobody can be told
+            raise
+        except BaseException:
+            self._keep(on, once.returned)
+            raise
         on.end(outcome)
         on.failed = outcome if outcome.is_error else None
         return outcome
 
     def _keep(self, on: _Progress, returned: ToolOutcome | None) -> None:
-        """Have what a tool has returned recorded, whatever a middleware makes of it."""
+        """Have what a tool has returned recorded, whatever a middleware or who is told of it makes of it."""
         if returned is not None:
             on.end(returned)
             on.outcome = returned
@@ -353,9 +352,10 @@ class Execution:
         on.was_called = True
         limit_s = None if box.limits_time else self._policy.tool_timeout_s
         timer = asyncio.timeout(limit_s)
+        given_up = f"the tool had no result after {limit_s or 0:g} s, and was given up"
         try:
             async with timer:
-                return await ended_or_left(box.call(call.name, call.input), partial(self._leave, on))
+                outcome = await ended_or_left(box.call(call.name, call.input), partial(self._leave, on))
         except asyncio.CancelledError:
             if _is_cancelled():
                 if on.is_left:
@@ -367,9 +367,13 @@ class Execution:
             raise
         except BaseException as error:  # noqa: BLE001 - a toolbox that breaks its contract is an error like any other
             if isinstance(error, TimeoutError) and timer.expired():
-                why = f"the tool had no result after {limit_s:g} s, and was given up"
-                return ToolOutcome.error(why, may_have_had_effects=True)
-            return ToolOutcome.error(f"the tool failed: {told_error(error)}")
+                return ToolOutcome.error(given_up, may_have_had_effects=True)
+            outcome = ToolOutcome.error(f"the tool failed: {told_error(error)}")
+        if outcome.is_error and (timer.expired() or _is_cancelled()):
+            # It was at work when it was told to end, and says so in its own way.
+            why = (Text(text=f"{given_up}:"),) if timer.expired() else ()
+            return replace(outcome, content=(*why, *outcome.content), may_have_had_effects=True)
+        return outcome
 
     def _leave(self, on: _Progress) -> None:
         on.is_left = True
@@ -405,4 +409,4 @@ def _stopped(on: _Progress) -> ToolOutcome:
 
 def _result(call: ToolUse, outcome: ToolOutcome) -> ToolResult:
     result = ToolResult(tool_use_id=call.id, name=call.name, content=list(outcome.content))
-    return msgspec.structs.replace(result, is_error=True) if outcome.is_error else result
+    return replace(result, is_error=True) if outcome.is_error else result

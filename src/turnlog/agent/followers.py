@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -23,12 +24,14 @@ from turnlog.agent.events import (
     TurnRecorded,
     UsageMissing,
 )
-from turnlog.agent.letting_go import GRACE_S, ended_or_left
+from turnlog.agent.letting_go import answer_of
 from turnlog.agent.policy import OnApproval
 from turnlog.agent.run_checks import check_callback
 from turnlog.errors import RunError
 from turnlog.model import ContextWindow, Delta
 from turnlog.store.telling import logger
+
+T = TypeVar("T")
 
 _log = logger("turnlog.runs")
 
@@ -59,12 +62,17 @@ class Followers(Struct, frozen=True, kw_only=True):
             RunError: `on_event` raised what says that a task is cancelled, or a coroutine closed, and neither is.
         """
         note(event)
-        if self.on_event is None:
-            return
-        try:
-            self.on_event(event)
-        except (asyncio.CancelledError, GeneratorExit) as error:
-            raise RunError(f"on_event raised {type(error).__name__}: to end a run, cancel its task") from error
+        if self.on_event is not None:
+            _tell("on_event", self.on_event, event)
+
+    def show(self, delta: Delta) -> None:
+        """Show a piece of a reply.
+
+        Raises:
+            RunError: `on_delta` raised what `on_event` may not raise.
+        """
+        if self.on_delta is not None:
+            _tell("on_delta", self.on_delta, delta)
 
     async def shown(self, window: ContextWindow) -> ContextWindow:
         """Return the window that `on_window` wants a model to be asked with: the same one where there is none.
@@ -73,12 +81,14 @@ class Followers(Struct, frozen=True, kw_only=True):
         """
         if self.on_window is None:
             return window
-        given = self.on_window(window)
-        return await ended_or_left(given, _leave_window) if inspect.isawaitable(given) else given
+        return await answer_of("on_window", partial(self.on_window, window))
 
 
-def _leave_window() -> None:
-    _log.warning("what changes windows goes on %g s after it was cancelled: it is left", GRACE_S)
+def _tell(who: str, tell: Callable[[T], None], what: T) -> None:
+    try:
+        tell(what)
+    except (asyncio.CancelledError, GeneratorExit) as error:
+        raise RunError(f"{who} raised {type(error).__name__}: to end a run, cancel its task") from error
 
 
 def note(event: RunEvent) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from turnlog.errors import RunError
+from turnlog.store.telling import logger
+
+_log = logger("turnlog.runs")
 
 T = TypeVar("T")
 
@@ -63,6 +67,47 @@ def cancellations() -> int:
     """Return how often this task was cancelled, also where something in it has passed over that."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
+
+
+async def check_cancelled(before: int) -> None:
+    """Let a cancellation of this task come through that waits, or that something in it has passed over.
+
+    Args:
+        before: how often it had been cancelled before that: see `cancellations`.
+
+    Raises:
+        CancelledError: it was cancelled since.
+    """
+    await asyncio.sleep(0)  # who cancels again and again, as anyio does, is to see the cancellation as its own
+    if cancellations() > before:
+        raise asyncio.CancelledError
+
+
+async def answer_of(who: str, ask: Callable[[], T | Awaitable[T]]) -> T:
+    """Return what somebody says who is asked, awaited where that is to be awaited.
+
+    Args:
+        who: the name of the callback.
+        ask: calls it.
+
+    Raises:
+        CancelledError: the run was cancelled meanwhile, also where who was asked has passed over that.
+        RunError: who was asked says so in a run that goes on.
+    """
+
+    def leave() -> None:
+        _log.warning("%s goes on %g s after it was cancelled: it is left", who, GRACE_S)
+
+    before = cancellations()
+    try:
+        answer = ask()
+        said = await ended_or_left(answer, leave) if inspect.isawaitable(answer) else answer
+    except asyncio.CancelledError as error:
+        if cancellations() > before:
+            raise
+        raise RunError(f"{who} raised CancelledError in a run that goes on") from error
+    await check_cancelled(before)  # who was asked may have cancelled the run instead
+    return said
 
 
 def cancel_as(task: asyncio.Future[Any], cancelled: asyncio.CancelledError) -> None:

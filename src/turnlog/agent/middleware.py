@@ -17,7 +17,7 @@ from typing import TypeVar, cast
 import msgspec
 from msgspec import Struct
 
-from turnlog.agent.letting_go import cancellations, ends
+from turnlog.agent.letting_go import cancellations, check_cancelled, ends
 from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import RunError
 from turnlog.model import Approved, Document, Native, Response, Text, Tool, ToolUse
@@ -132,9 +132,7 @@ class _Surrounded:
             self._was_left = True
             before = cancellations()
             await ends(self._at_work, self.breaks_off)
-            await asyncio.sleep(0)  # who cancels again and again, as anyio does, is to see the cancellation as its own
-            if cancellations() > before:
-                raise asyncio.CancelledError
+            await check_cancelled(before)
 
 
 class Asking(_Surrounded):

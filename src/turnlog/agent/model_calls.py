@@ -14,7 +14,7 @@ from msgspec import Struct
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.events import CallRetried, CallStarted, UsageMissing
 from turnlog.agent.followers import Followers
-from turnlog.agent.letting_go import GRACE_S, ended_or_left
+from turnlog.agent.letting_go import GRACE_S, cancellations, check_cancelled, ended_or_left
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.output import Output
 from turnlog.agent.policy import Policy
@@ -80,6 +80,12 @@ class ModelCalls:
         self.usage = Usage()
         """What all calls took."""
 
+    @property
+    def took_all_tokens(self) -> bool:
+        """Whether all calls have taken as many tokens as they may."""
+        tokens_max = self._policy.total_tokens_max
+        return tokens_max is not None and self.usage.total_tokens >= tokens_max
+
     async def make(
         self, target: Target, tools: CombinedTools, offered: Sequence[Tool]
     ) -> tuple[Response, Sequence[Tool]]:
@@ -99,13 +105,19 @@ class ModelCalls:
             return await asking.ask(given, partial(self._ask, target, tools))
 
         layers = (*self._layers.model, partial(self._tried, target))
+        before = cancellations()
         try:
             returned = await self._within_layers(around(ask, layers)(call), asking)
+        except asyncio.CancelledError as error:
+            if cancellations() > before:
+                raise
+            raise RunError("a middleware of model calls raised CancelledError in a run that goes on") from error
         finally:
             await asking.end()
         response = asking.checked(returned)
         if asking.response is None:
             await self._record_own(response, target)
+        await check_cancelled(before)
         return response, asking.offered
 
     async def _within_layers(self, call: Awaitable[Response], asking: Asking) -> Response:
@@ -119,18 +131,27 @@ class ModelCalls:
         return await ended_or_left(call, leave, is_busy=asking.breaks_off)
 
     async def _tried(self, target: Target, call: ModelCall, ask: CallModel) -> Response:
-        """Ask, and ask again where that may help and nothing of a reply was shown. Each try is a call of its own."""
+        """Ask, and ask again where that may help and nothing of a reply was shown. Each try is a call of its own.
+
+        Raises:
+            CancelledError: the run was cancelled, also where an adapter makes another error of that.
+            RunError: a middleware asks again, and the limit of tokens is reached.
+        """
+        if self.took_all_tokens:
+            raise RunError("a middleware asks again, and the limit of tokens is reached (total_tokens_max)")
         tries_max = self._policy.tries_max or 1 + target.connection.retries_max
-        tries = 0
+        tries, before = 0, cancellations()
         while True:
             response = await ask(call)
+            await check_cancelled(before)
             tries += 1
             error = response.error
-            if error is None or not error.retryable or self._shown or tries >= tries_max:
+            if error is None or not error.retryable or self._shown or tries >= tries_max or self.took_all_tokens:
                 return response
-            wait_s = pause_s(tries) if error.retry_after_s is None else error.retry_after_s
-            if wait_s > self._policy.retry_wait_max_s:
+            asked_s = error.retry_after_s
+            if asked_s is not None and asked_s > self._policy.retry_wait_max_s:
                 return response
+            wait_s = pause_s(tries) if asked_s is None else asked_s
             self._followers.tell(CallRetried(call=self._recording.calls[-1], error=error, tries=tries, wait_s=wait_s))
             await asyncio.sleep(0 if self._asked.named.replay is not None else wait_s)
 
@@ -200,12 +221,11 @@ class ModelCalls:
 
     def _deltas(self, call: Recorded) -> Callable[[Delta], None]:
         """Return what is given each piece of a reply: for whoever started the run, and for those who follow the log."""
-        own, publish = self._followers.on_delta, self._log.feeds.streams.of_call(call)
+        publish = self._log.feeds.streams.of_call(call)
 
         def on_delta(delta: Delta) -> None:
             self._shown = self._shown or _shows(delta)
-            if own is not None:
-                own(delta)
+            self._followers.show(delta)
             publish(delta)
 
         return on_delta

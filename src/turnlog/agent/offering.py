@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.events import ToolsNoted
 from turnlog.agent.followers import Followers
@@ -32,12 +34,7 @@ class Offering:
             ToolServerError: a server cannot be started, reached or understood.
             RunError: two tools have one name; or there are more than `OFFERED_MAX`.
         """
-        offered = [tool for tool in await self._tools.tools() if self._policy.offers(tool.name)]
-        if len(offered) > OFFERED_MAX:
-            raise RunError(
-                f"{len(offered):,} tools cannot be offered, {OFFERED_MAX:,} can: choose servers, or tools with `offer`"
-            )
-        self._offered = offered
+        self._offered = self._wanted(await self._tools.tools(self._check))
         for note in self._tools.notes():
             self._tell(note)
         return self._offered
@@ -49,6 +46,16 @@ class Offering:
         except (RunError, ToolServerError) as error:
             self._tell(f"{error}; the tools are offered as they were")
             return self._offered
+
+    def _wanted(self, tools: Sequence[Tool]) -> list[Tool]:
+        return [tool for tool in tools if self._policy.offers(tool.name)]
+
+    def _check(self, tools: Sequence[Tool]) -> None:
+        offered = len(self._wanted(tools))
+        if offered > OFFERED_MAX:
+            raise RunError(
+                f"{offered:,} tools cannot be offered, {OFFERED_MAX:,} can: choose servers, or tools with `offer`"
+            )
 
     def _tell(self, note: str) -> None:
         if note not in self._told:

@@ -42,7 +42,7 @@ class OwnLoop:
         self._task: asyncio.Task[Any] | None = None
         self._is_running = False
         self._interrupted_s: float | None = None
-        self._goes_on = False
+        self._goes_on = self._is_cancelled = False
         self._raised: BaseException | None = None
         """What a signal handler of the program's own has raised, first of all, while something ran."""
         self._raised_s = 0.0
@@ -110,7 +110,7 @@ class OwnLoop:
                 raise asyncio.CancelledError
             return await work
 
-        self._interrupted_s = None
+        self._interrupted_s, self._is_cancelled = None, False
         HURRY.end()
         self._is_running = True
         try:
@@ -151,7 +151,8 @@ class OwnLoop:
         """Cancel what runs: in the loop, since a signal may come in the middle of what it does for a future."""
         self._goes_on = True
         self._handlers.go_on()
-        if self._task is not None and not self._task.cancelling():
+        if self._task is not None and not self._is_cancelled:
+            self._is_cancelled = True  # once: a limit of time may have done so too, and takes only its own back
             self._task.cancel()
 
     def _end(self, task: asyncio.Task[Any], left: BaseException) -> None:

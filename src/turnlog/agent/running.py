@@ -15,7 +15,7 @@ from turnlog.agent.events import OutputRefused, ToolInterrupted
 from turnlog.agent.execution import Execution
 from turnlog.agent.followers import Followers
 from turnlog.agent.ledger import Ledger
-from turnlog.agent.letting_go import cancellations
+from turnlog.agent.letting_go import cancellations, check_cancelled
 from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.middleware import Layers
 from turnlog.agent.model_calls import Asked, ModelCalls
@@ -27,7 +27,16 @@ from turnlog.agent.read_on import Reading
 from turnlog.agent.recording import Recording
 from turnlog.agent.result import RunResult, Stopped, text_of_replies
 from turnlog.agent.run_log import RunLog
-from turnlog.agent.start import PAUSED, Start, find_start, has_result, open_calls, server_names, stopped_calls
+from turnlog.agent.start import (
+    PAUSED,
+    Start,
+    find_start,
+    has_result,
+    offered_of,
+    open_calls,
+    server_names,
+    stopped_calls,
+)
 from turnlog.agent.target import Target, find_target
 from turnlog.agent.time_limit import TimeIsOverError, until
 from turnlog.agent.toolbox import Toolbox
@@ -153,7 +162,8 @@ class Run:
                 [named] = start.continues
                 await self._recording.go_on(named, adds=content is not None)
                 pending = await self._log.executors.run_read(open_calls, self._log, head)
-                offered = await self._reading.offered(tools, offered)
+                own = await self._log.executors.run_read(offered_of, self._log, head, offered)
+                offered = await self._reading.offered(tools, own)
             if content is not None:
                 continues = start.continues
                 if pending:
@@ -195,9 +205,8 @@ class Run:
         pending: tuple[RecordedToolCall, ...],
     ) -> RunResult[Any]:
         while True:
-            await asyncio.sleep(0)  # a cancellation that waited for something to be recorded is delivered here
-            if cancellations() > self._cancellations:  # a middleware has passed over it, and returned something
-                raise asyncio.CancelledError
+            # One may have waited for something to be recorded, or a middleware has passed over it.
+            await check_cancelled(self._cancellations)
             if not await self._at_work.move(self._recording.head):
                 return self._result("busy", pending)
             if pending:
@@ -236,12 +245,7 @@ class Run:
             return "done", ()
         if self._model_calls.iterations >= self._policy.iterations_max:
             return "iterations", calls
-        return ("tokens" if self._took_all_tokens else None), calls
-
-    @property
-    def _took_all_tokens(self) -> bool:
-        tokens_max = self._policy.total_tokens_max
-        return tokens_max is not None and self._model_calls.usage.total_tokens >= tokens_max
+        return ("tokens" if self._model_calls.took_all_tokens else None), calls
 
     async def _checked(self, response: Response, target: Target) -> Stopped | None:
         """Read the value that was asked for; None where the model was told that its reply is none, and is asked again.
@@ -255,7 +259,11 @@ class Run:
             self._output = await self._log.executors.run_wait(wanted.read, text_of_replies(*self._paused, response))
         except OutputError as error:
             was_told, self._invalid = self._invalid is not None, error
-            if was_told or self._model_calls.iterations >= self._policy.iterations_max or self._took_all_tokens:
+            if (
+                was_told
+                or self._model_calls.iterations >= self._policy.iterations_max
+                or self._model_calls.took_all_tokens
+            ):
                 return "invalid"
             self._followers.tell(OutputRefused(turn=self._recording.head, why=str(error)))
             repair, head, api_key = wanted.repair(error), self._recording.head, target.connection.api_key

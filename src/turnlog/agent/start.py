@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from turnlog.agent.run_log import RunLog
 from turnlog.calls import RecordedToolCall
-from turnlog.errors import RunError, UnknownTurnError
+from turnlog.errors import ErasedError, NotFoundError, RunError, UnknownTurnError
 from turnlog.events import TURN
-from turnlog.model import Options, Text, ToolResult, ToolUse, decode_content, merge_options
+from turnlog.model import Options, Text, Tool, ToolResult, ToolUse, decode_content, merge_options
 from turnlog.record.fields import check_continues
 from turnlog.turn import Turn, turn_of
 
@@ -155,8 +155,29 @@ def _was_stopped(result: ToolResult | None) -> bool:
 
 
 def has_result(recorded: RecordedToolCall) -> bool:
-    """Tell whether the log has what a tool call returned."""
-    return recorded.result is not None and recorded.attempts[-1].ending in ("result", "error", "given_up")
+    """Tell whether the log has what a tool call comes to: what it returned, or what a person said of it.
+
+    Who goes back to a turn is asked again; whoever goes on with a run that was killed is not.
+    """
+    if recorded.result is None:
+        return False
+    last = recorded.attempts[-1]
+    is_said = last.ending == "answer" or (last.ending == "denied" and last.by == "person")
+    return last.ending in ("result", "error", "given_up") or (is_said and not recorded.went_on)
+
+
+def offered_of(log: RunLog, turn: Turn, tools: Sequence[Tool]) -> Sequence[Tool]:
+    """Return those tools that were offered when a model was asked for a turn: it can call no others there.
+
+    All of them where nothing tells of it: the turn did not come of a call, or what was offered is erased.
+    """
+    if turn.meta.call is None:
+        return tools
+    try:
+        names = {tool.name for tool in log.calls.tools(turn.meta.call)}
+    except (NotFoundError, ErasedError):
+        return tools
+    return [tool for tool in tools if tool.name in names]
 
 
 def is_interrupted(recorded: RecordedToolCall) -> bool:

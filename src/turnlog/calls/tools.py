@@ -96,6 +96,8 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
         result: what the last attempt returned, as far as it is recorded; None where there is nothing, or where the
             end came with somebody else's log and the turn did not.
         last_end: the id of the event that says how the last attempt ended; None where none does.
+        went_on: whether a turn that was recorded since goes on from that of the call. Where none does, the run ended
+            before it had recorded the results of all calls of that turn.
         is_cut: whether it is the last call of a reply that was cut off at its length limit, so that a part of its
             arguments may be missing: no run makes it.
         unrecorded_since_ms: when its reply was recorded, where that may have been by an early version of turnlog, which
@@ -110,6 +112,7 @@ class RecordedToolCall(Struct, frozen=True, kw_only=True):
     claims: tuple[ToolAttempt, ...] = ()
     result: ToolResult | None = None
     last_end: str | None = None
+    went_on: bool = False
     is_cut: bool = False
     unrecorded_since_ms: int | None = None
 
@@ -304,10 +307,11 @@ class ToolCalls:
         told = attempts_of(transaction, turn, block)
         attempts = [attempt for attempt in told if not attempt.is_claimed]
         last = attempts[-1].ended if attempts else None
-        result = None
+        result, after = None, list[Recorded]()
         if last is not None:
+            after = children(transaction, turn)
             twins = [index for index, other in calls if other.id == call.id]
-            result = _result(transaction, turn, last, call, twins.index(block))
+            result = _result(transaction, after, last, call, twins.index(block))
         return RecordedToolCall(
             turn=turn.header.id,
             block=block,
@@ -316,6 +320,7 @@ class ToolCalls:
             claims=tuple(_attempt(attempt) for attempt in told if attempt.is_claimed),
             result=result,
             last_end=None if last is None else last.header.id,
+            went_on=last is not None and any(turn.global_position > last.global_position for turn in after),
             is_cut=is_cut,
         )
 
@@ -363,23 +368,28 @@ def _attempt(attempt: Attempt) -> ToolAttempt:
 
 
 def _result(
-    transaction: ReadTransaction, turn: Recorded, end: Recorded, call: ToolUse, which: int
+    transaction: ReadTransaction, after: Sequence[Recorded], end: Recorded, call: ToolUse, which: int
 ) -> ToolResult | None:
-    """Return the result of a call that ended: that of its end, else that in the turn that cites this end.
+    """Return the result of a call that ended: that in the turn that cites its end, else that of the end itself.
 
-    `which` it is among the calls of the turn that have its id.
+    Args:
+        transaction: where it is read.
+        after: the turns that go on from that of the call.
+        end: the end.
+        call: the call.
+        which: which it is among the calls of the turn that have its id.
     """
     if end.unreadable:
         return None
-    meta = meta_of(end, ToolEndMeta)
+    answered = results_turn(end.header.id, after)
+    if answered is not None and not answered.unreadable:
+        blocks = decode_content(transaction.payload(answered) or b"[]")
+        results = [block for block in blocks if isinstance(block, ToolResult) and block.tool_use_id == call.id]
+        return results[which] if which < len(results) else None
     payload = transaction.payload(end)
-    if payload is not None:
-        content = [block for block in decode_content(payload) if isinstance(block, Text | Document | Native)]
-        result = ToolResult(tool_use_id=call.id, name=call.name, content=content)
-        return msgspec.structs.replace(result, is_error=True) if meta.ending != "result" else result
-    answered = results_turn(end.header.id, children(transaction, turn))
-    if answered is None or answered.unreadable:
+    if payload is None:
         return None
-    blocks = decode_content(transaction.payload(answered) or b"[]")
-    results = [block for block in blocks if isinstance(block, ToolResult) and block.tool_use_id == call.id]
-    return results[which] if which < len(results) else None
+    content = [block for block in decode_content(payload) if isinstance(block, Text | Document | Native)]
+    result = ToolResult(tool_use_id=call.id, name=call.name, content=content)
+    failed = meta_of(end, ToolEndMeta).ending not in ("result", "answer")
+    return msgspec.structs.replace(result, is_error=True) if failed else result

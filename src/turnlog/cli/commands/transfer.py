@@ -349,6 +349,7 @@ def export(
 
     Limits and filters choose turns, of the whole log or of HEADISH. Each comes with its ancestry and with what that
     cites, so that what is written can be imported and verified; how much is left out is said on standard error.
+    Registers, and events of your own topics that no turn cites, are in the export of the whole log only.
     With --json and --output: the name of the file and the number of events, or of turns.
 
     Parameters
