@@ -169,7 +169,9 @@ class Appender:
             policy = self._policy
             # Until the end is reached, whatever happens, nothing is known of what follows.
             data_seen, self._data_seen = self._data_seen, None
+            connection = cursor.connection
             for request in waiting:
+                changes = connection.total_changes
                 transaction = SQLiteWrite(
                     cursor, self._payloads, self._projections, seals=self._seals, policy=policy, known=self._known
                 )
@@ -180,7 +182,7 @@ class Appender:
                     policy = transaction.seal_policy()  # it may have said what is sealed from here on
                 except Exception as error:  # noqa: BLE001 - every error of a plan goes to its own caller
                     request.error = store_error(error, self._name) if isinstance(error, DRIVER_ERRORS) else error
-                    if transaction.appended or not isinstance(error, TurnlogError):
+                    if connection.total_changes != changes or not isinstance(error, TurnlogError):
                         return [other for other in waiting if other.error is None]
             self._committing = True
             cursor.execute("COMMIT")

@@ -18,8 +18,10 @@ from turnlog.store.values import NewPayload, Placement, SealPolicy, Taken
 
 _MARK = "sealing"
 """A table that is there for no longer than a statement, to change SQLite's count of schema changes."""
+# Spelled small: `sqlite3` before Python 3.13 knows a statement by its first word, which it compares as the locale does,
+# and counts no row for one with an I where that is Turkish.
 _INSERT = (
-    "INSERT INTO stored_events (originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
+    "insert into stored_events (originator_id, originator_version, topic, state, event_id, leaf_hash, arrival, private,"
     " payload_placement, payload) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 
