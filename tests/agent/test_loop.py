@@ -529,6 +529,22 @@ def test_a_replay_that_goes_another_way_is_an_error(log: TurnLog) -> None:
     assert "(this one is scripted 1)" in result.why
 
 
+@pytest.mark.parametrize("content", ["And now?", None])
+def test_a_conversation_goes_on_behind_a_reply_that_is_erased(log: TurnLog, content: str | None) -> None:
+    """The model is told that something was there. What the reply called is gone with it."""
+    asked = log.add_turn("Well?", bookmark="main")
+    called = {"type": "tool_use", "id": "c1", "name": "add", "input": {}}
+    reply = log.add_turn([called], role="assistant", continues=asked.id)
+    log.erase(turn=reply.id, reason="asked")
+    adapter = Scripted(say("Yes."))
+    if content is None:
+        with pytest.raises(RunError, match="is a finished reply: give content to go on from it"):
+            run(log, adapter, None, continues=reply.id)
+        return
+    assert run(log, adapter, content, continues=reply.id).text == "Yes."
+    assert b"[erased]" in msgspec.json.encode(adapter.bodies[0])
+
+
 def test_what_is_erased_while_a_request_is_prepared_is_not_sent(log: TurnLog) -> None:
     """The window is read again: the model is asked with what is left."""
     first = log.add_turn("of Ada", bookmark="main")

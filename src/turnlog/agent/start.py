@@ -132,7 +132,10 @@ def open_calls(log: RunLog, turn: Turn) -> tuple[RecordedToolCall, ...]:
     meta = turn.meta
     if meta.role != "assistant" or meta.failed or meta.type == "document" or meta.stop_reason == "refusal":
         return ()
-    blocks = decode_content(log.payload(turn.id))
+    try:
+        blocks = decode_content(log.payload(turn.id))
+    except ErasedError:  # what it called is gone with it, and a window has a note in its place
+        return ()
     answered = {block.tool_use_id for block in blocks if isinstance(block, ToolResult)}
     if not any(isinstance(block, ToolUse) for block in blocks):
         return ()

@@ -198,14 +198,28 @@ def erase(
     by: str | None = None,
     dry_run: bool = False,
     sources: Sources,
+    seen: int | None = None,
 ) -> ErasureReport:
-    """Erase turns and all that carries their content. See `TurnLog.erase`."""
+    """Erase turns and all that carries their content. See `TurnLog.erase`.
+
+    Args:
+        store: the log.
+        asked: what to erase.
+        reason: why.
+        by: who wants it.
+        dry_run: whether nothing is done.
+        sources: where ids and times come from.
+        seen: up to which global position whoever asks has seen turns; None where that is no matter.
+
+    Raises:
+        GoneOnError: a turn that came later would be erased too. Nothing was.
+    """
     if not check_type(reason, str, "reason").strip():
         raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
     meta = ErasureMeta(reason=reason, by=None if by is None else check_type(by, str, "by"))
     for _ in range(_ROUNDS_MAX):
         with store.read() as transaction:
-            search = Search(transaction, asked)
+            search = Search(transaction, asked, seen)
             seals = _keys_of(transaction, asked)
             moving = _bookmarks_at(transaction, search.foreseen) if dry_run else ()
         if dry_run:
@@ -248,6 +262,10 @@ def _keys_of(transaction: ReadTransaction, asked: Request) -> Seals | None:
     return checked_seals(transaction)
 
 
+class GoneOnError(Exception):
+    """Say that what is to be erased has turns that whoever asks for it has not seen."""
+
+
 class _HoldsChangedError(Exception):
     """Say that holds were set or released since the snapshot."""
 
@@ -255,7 +273,9 @@ class _HoldsChangedError(Exception):
 class Search:
     """What is to be erased, and what is held: first in a snapshot, and then with what came since."""
 
-    def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
+    def __init__(self, transaction: ReadTransaction, asked: Request, seen: int | None = None) -> None:
+        """Look at a snapshot. `seen` is as for `erase`."""
+        self._seen = seen
         self._subject = asked.subject
         self._seals = transaction.seals
         self._targets = Targets(asked.wanted(transaction))
@@ -296,11 +316,15 @@ class Search:
 
         Raises:
             HoldError: something of it is held.
+            GoneOnError: turns of it came later than whoever asks has seen.
             _HoldsChangedError: holds were set or released since.
         """
         if next(iter(transaction.log(self._end, topics=[HOLD])), None) is not None:
             raise _HoldsChangedError
         self.find(transaction)
+        seen = self._seen
+        if seen is not None and any(turn.global_position > seen for turn in self._targets.turns.values()):
+            raise GoneOnError
         # What somebody else has erased meanwhile is erased.
         now = (transaction.at_global(event.global_position) for event in self._targets.all)
         return [event for event in now if event is not None and not event.erased]

@@ -8,8 +8,8 @@ from itertools import chain, filterfalse
 
 from msgspec import Struct
 
-from turnlog.audit.erasing import ErasureReport, Request, Search, erase
-from turnlog.errors import HoldError, MetaError
+from turnlog.audit.erasing import ErasureReport, GoneOnError, Request, Search, erase
+from turnlog.errors import ConflictError, HoldError, MetaError
 from turnlog.events.meta import turn_meta
 from turnlog.events.times import said_at
 from turnlog.projections.threads import Thread, latest_threads, turns_backwards
@@ -19,6 +19,9 @@ from turnlog.store import ReadTransaction, Store
 
 _CLOCKS_DIFFER = timedelta(days=1)
 """By how much clocks may differ."""
+
+_ROUNDS_MAX = 10
+"""So often threads are looked for anew, because somebody has gone on with one of them."""
 
 
 class RetentionReport(Struct, frozen=True, kw_only=True):
@@ -57,19 +60,27 @@ def retain(
         limit = now - older_than
     except OverflowError:
         limit = datetime.min.replace(tzinfo=UTC)
-    with store.read() as transaction:
-        old = latest_threads(transaction, among=lambda thread: _is_old(transaction, thread, now, limit))
-        due, kept = _due_and_kept(transaction, [thread.id for thread in old])
-    erasure = None
-    if due:
-        asked = Request(threads=tuple(thread.id for thread in old if thread.id in due))
-        erasure = erase(store, asked, reason=reason or "dry run", by=by, dry_run=dry_run, sources=sources)
-    return RetentionReport(
-        threads=tuple(thread for thread in old if thread.id in due or thread.id in kept),
-        held=kept,
-        erasure=erasure,
-        dry_run=dry_run,
-    )
+    for _ in range(_ROUNDS_MAX):
+        with store.read() as transaction:
+            seen = transaction.log_end()
+            old = latest_threads(transaction, among=lambda thread: _is_old(transaction, thread, now, limit))
+            due, kept = _due_and_kept(transaction, [thread.id for thread in old])
+        erasure = None
+        if due:
+            asked = Request(threads=tuple(thread.id for thread in old if thread.id in due))
+            try:
+                erasure = erase(
+                    store, asked, reason=reason or "dry run", by=by, dry_run=dry_run, sources=sources, seen=seen
+                )
+            except GoneOnError:  # somebody came back to one of them meanwhile
+                continue
+        return RetentionReport(
+            threads=tuple(thread for thread in old if thread.id in due or thread.id in kept),
+            held=kept,
+            erasure=erasure,
+            dry_run=dry_run,
+        )
+    raise ConflictError("old threads are gone on with all the time: try again")
 
 
 def _is_old(transaction: ReadTransaction, thread: Thread, now: datetime, limit: datetime) -> bool:

@@ -178,16 +178,20 @@ class Projector:
     def forget(self) -> None:
         """Drop all windows that are kept."""
         with self._mutex:
-            self._kept.clear()
-            self._positions.clear()
-            self._kept_bytes = 0
+            self._drop()
+
+    def _drop(self) -> None:
+        self._kept.clear()
+        self._positions.clear()
+        self._kept_bytes = 0
 
     def _at_erasure(self, transaction: ReadTransaction) -> int:
         """Return the last erasure of a snapshot, and drop what was kept before it, whoever has erased."""
         erasure = transaction.last_erasure()
         if erasure > self._erasure:
-            self.forget()
             with self._mutex:
+                # At once: what somebody keeps in between, as a snapshot of before it has it, would count as of now.
+                self._drop()
                 self._erasure = max(erasure, self._erasure)
         return erasure
 

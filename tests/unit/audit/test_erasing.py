@@ -23,7 +23,15 @@ from turnlog.audit import erasing, retaining
 from turnlog.audit.erasing import Request
 from turnlog.audit.seals import SealFolder
 from turnlog.digest import sri
-from turnlog.errors import ErasedError, HoldError, IdConflictError, MetaError, SealedError, UnknownTurnError
+from turnlog.errors import (
+    ConflictError,
+    ErasedError,
+    HoldError,
+    IdConflictError,
+    MetaError,
+    SealedError,
+    UnknownTurnError,
+)
 from turnlog.events import HOLD
 from turnlog.events.sealing import short
 from turnlog.feeds.facade import Feeds
@@ -713,6 +721,38 @@ def test_old_threads_are_listed_and_then_erased(log: TurnLog) -> None:
     assert log.retain(timedelta(microseconds=1)).erasure is None
 
 
+@pytest.mark.parametrize("comes", [1, 100])
+def test_a_thread_that_somebody_comes_back_to_is_not_old(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, comes: int
+) -> None:
+    """Between the look at the log and the erasure; the other threads are erased as ever."""
+    said = "2020-01-02T03:04:05Z"
+    old, other = (
+        log.add_turn(name, bookmark=name, origin=Origin(format="f", ids=[name], timestamp=said))
+        for name in ("old", "other")
+    )
+    written = log.store.erase
+    back: list[str] = []
+
+    def late(*given: Any, **named: Any) -> Any:
+        if len(back) < comes:
+            back.append(log.add_turn(f"I am back, {len(back)}", continues="old").id)
+        return written(*given, **named)
+
+    monkeypatch.setattr(log.store, "erase", late)
+    if comes == 1:
+        report = log.retain(timedelta(days=365), dry_run=False, reason="old")
+        assert report.erasure is not None
+        assert ([thread.id for thread in report.threads], report.erasure.turns) == ([other.id], (other.id,))
+        assert [log.text(turn) for turn in (old, back[0])] == ["old", "I am back, 0"]
+    else:
+        monkeypatch.setattr("turnlog.audit.retaining._is_old", lambda *_: True)
+        with pytest.raises(ConflictError, match="gone on with all the time"):
+            log.retain(timedelta(days=365), dry_run=False, reason="old")
+        assert not log.turn(other.id).erased
+    assert log.verify().clean
+
+
 def test_no_thread_is_older_than_time(log: TurnLog) -> None:
     """What began before the calendar would be: nothing did."""
     log.add_turn("old")
@@ -770,9 +810,9 @@ def test_old_threads_are_found_in_few_looks_at_the_log(log: TurnLog, monkeypatch
     looks: list[Request] = []
 
     class Counted(erasing.Search):
-        def __init__(self, transaction: ReadTransaction, asked: Request) -> None:
+        def __init__(self, transaction: ReadTransaction, asked: Request, seen: int | None = None) -> None:
             looks.append(asked)
-            super().__init__(transaction, asked)
+            super().__init__(transaction, asked, seen)
 
     for module in (erasing, retaining):
         monkeypatch.setattr(module, "Search", Counted)

@@ -26,6 +26,41 @@ def _window(log: TurnLog, projector: Projector, turn: str, **options: bool) -> C
         return projector.window(transaction, head, **options)
 
 
+def test_nothing_is_kept_as_of_an_erasure_that_was_read_before_it() -> None:
+    """Whoever folds an older snapshot keeps nothing at any moment at which what was kept is dropped."""
+    projector = Projector()
+    with TurnLog.open("memory://") as log:
+        secret = log.add_turn("secret", bookmark="main").id
+        before = _resolved(log, projector)
+        log.erase(turn=secret, reason="asked")
+        log.add_turn("and on", continues=secret, bookmark="main")
+        lock = projector._mutex
+
+        class Watched:
+            """A lock behind which somebody waits to keep what there was before."""
+
+            def __enter__(self) -> None:
+                lock.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                lock.release()
+                projector._mutex = lock
+                projector._keep(*before)
+                projector._mutex = self  # type: ignore[assignment]
+
+        projector._mutex = Watched()  # type: ignore[assignment]
+        assert "and on" in str(_window(log, projector, log.turn("main").id).messages)
+        assert "secret" not in str(_window(log, projector, log.turn("main").id).messages)
+        assert before[0] not in projector._kept.values()
+
+
+def _resolved(log: TurnLog, projector: Projector) -> tuple[Any, int]:
+    """Return what is known of the window of `main`, and the last erasure at that time."""
+    _window(log, projector, log.turn("main").id)
+    [kept] = projector._kept.values()
+    return kept, projector._erasure
+
+
 def _outline(log: TurnLog, projector: Projector, turn: str) -> list[Message]:
     with log.store.read() as transaction:
         head = transaction.event(turn)

@@ -11,7 +11,7 @@ from itertools import islice
 from msgspec import Struct
 
 from turnlog.errors import FormatError
-from turnlog.events import GENESIS, Arrival
+from turnlog.events import ERASURE, GENESIS, TARGET, Arrival, Event
 from turnlog.events.form import recorded
 from turnlog.interop.portable.form import ExportedEvent, ExportFile, is_genesis_of
 from turnlog.projections.bookmarks import kept_heads
@@ -22,8 +22,9 @@ PAGE_EVENTS = 500
 PAGE_BYTES = 8 * 1024 * 1024
 """How much is looked at with one snapshot."""
 
-_NEW, _EXTENDED = 1, 2
-"""What is noted of an event: the log does not have it; another one follows it in its stream."""
+_NEW, _EXTENDED, _ERASED, _NAMED = 1, 2, 4, 8
+"""What is noted of an event: the log does not have it; another one follows it in its stream; it is erased; an erasure
+of the export names it."""
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -44,6 +45,10 @@ class Survey(Struct, frozen=True, kw_only=True):
     def is_new(self, line: int) -> bool:
         """Tell whether the log lacked the event of a line when the export was looked at."""
         return bool(self.notes[line - 2] & _NEW)
+
+    def is_unnamed(self, line: int) -> bool:
+        """Tell whether the event of a line is erased, and no erasure of the export names it: it names others too."""
+        return self.notes[line - 2] & (_ERASED | _NAMED) == _ERASED
 
 
 def survey(store: Store, export: ExportFile, done: Callable[[int], None]) -> Survey:
@@ -119,6 +124,7 @@ class _Checker:
             self.new += 1
             check_citations(event, line, lambda event_id: self._find(transaction, event_id))
         self._check_stream(exported)
+        self._note_erasures(event)
         arrival = Arrival.GUEST if exported.guest else Arrival.RESTORED
         self._scratch.fold(recorded(event, self.count, arrival))
         self._payload_bytes += event.stored_size or 0
@@ -171,6 +177,15 @@ class _Checker:
             self.notes[earlier.global_position - 1] |= _EXTENDED
         if taken:
             raise _error(exported.line, f"two events have position {header.position} of stream {header.stream!r}")
+
+    def _note_erasures(self, event: Event) -> None:
+        if event.erased:
+            self.notes[-1] |= _ERASED
+        if event.header.topic == ERASURE:
+            for citation in event.header.citations:
+                target = self._scratch.folded(citation.id)
+                if target is not None and citation.relation == TARGET:
+                    self.notes[target.global_position - 1] |= _NAMED
 
 
 def _error(line: int, what: str) -> FormatError:

@@ -12,30 +12,41 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from turnlog.errors import NO_SPACE, tell_what_went_in
-from turnlog.events import ERASURE, REGISTERS, TARGET, TURN, Arrival, Recorded
+from turnlog.events import ERASURE, REGISTERS, TARGET, TURN, Arrival, Recorded, cite
 from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
 from turnlog.interop.portable.checking import Survey, survey
 from turnlog.interop.portable.form import ExportedEvent, ExportFile
 from turnlog.interop.portable.report import KeptBookmark, RestoreReport
+from turnlog.model import ErasureMeta
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
-from turnlog.record import RestoredEvent, plan_restore
+from turnlog.record import EventDraft, RestoredEvent, plan_event, plan_restore
 from turnlog.sources import Sources
-from turnlog.store import ReadTransaction, Store, WriteTransaction
+from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction
 from turnlog.store.begin import begin
 
 GROUP_EVENTS_MAX = 500
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 """How much goes in in one transaction, in events and in bytes of payloads, so that no other append waits for long."""
 
+_ERASED_THERE = "it was erased in the log that it comes from"
+"""Why an event is erased of which an export says that it is, and not why: its erasure names what is not exported."""
+
 Progress = Callable[[int, int], None]
 """Called with events done and events in all."""
 
 
 class _Incoming(Struct, frozen=True, kw_only=True):
-    """An event to take over, and whether it moved no bookmark where it comes from."""
+    """An event to take over.
+
+    Attributes:
+        restored: the event.
+        guest: whether it moved no bookmark where it comes from.
+        unnamed: whether it is erased, and no erasure of the export says so.
+    """
 
     restored: RestoredEvent
     guest: bool
+    unnamed: bool
 
 
 class _Written(Struct, frozen=True, kw_only=True):
@@ -172,7 +183,7 @@ def _incoming(store: Store, exported: ExportedEvent, found: Survey) -> _Incoming
         arrival=Arrival.RESTORED if found.whole and not exported.guest else Arrival.GUEST,
         at=exported.at if found.whole else None,
     )
-    return _Incoming(restored=restored, guest=exported.guest)
+    return _Incoming(restored=restored, guest=exported.guest, unnamed=found.is_unnamed(exported.line))
 
 
 def _plan(
@@ -192,6 +203,7 @@ def _plan(
         added: list[Recorded] = []
         moving: list[Recorded] = []
         not_erased: list[str] = []
+        unnamed: list[Recorded] = []
         for incoming in group:
             if (recorded := plan_restore(transaction, incoming.restored)) is not None:
                 added.append(recorded)
@@ -199,6 +211,11 @@ def _plan(
                     not_erased += _not_erased(transaction, recorded, is_own=is_own and not incoming.guest)
                 if not incoming.guest and not found.whole:
                     moving.append(recorded)
+                if incoming.unnamed and not found.whole:
+                    unnamed.append(recorded)
+        if unnamed:
+            draft = EventDraft(topic=ERASURE, meta=ErasureMeta(reason=_ERASED_THERE))
+            plan_event(transaction, draft, NO_PAYLOAD, sources, [cite(event, TARGET) for event in unnamed])
         return _Written(
             added=len(added),
             erased=sum(recorded.erased for recorded in added),

@@ -54,6 +54,31 @@ def _note(added: int, new: int) -> str:
     return f"at least {added:,} of {new:,} new events are in: the same import again adds the rest"
 
 
+@pytest.mark.parametrize("turns", [2, 1200])
+def test_what_is_erased_in_a_part_has_an_erasure_where_it_comes_to(log: TurnLog, turns: int) -> None:
+    """Also where the one of its log names something else too, which the part does not have."""
+    _long(log, turns)
+    other = log.add_turn("another thread")
+    named = [turn.id for turn in log.ancestry("main")][: turns // 2]
+    log.erase(turn=[*named, other.id], reason="asked")
+    content = io.BytesIO()
+    log.export(content, "main", ancestry=True)
+    with TurnLog.open("memory://") as here:
+        report = _import(here, content.getvalue())
+        assert (report.added, report.erased) == (turns, len(named))
+        assert here.verify().clean
+        mine = [event for event in here.events(topics="gpt.erasure") if event.arrival == Arrival.RECORDED]
+        cited = [citation.id for event in mine for citation in event.header.citations]
+        assert cited == named
+        # Nothing more is recorded where it is there already, and what is exported from here is as good.
+        assert _import(here, content.getvalue()).added == 0
+        assert len([*here.events(topics="gpt.erasure")]) == len(mine)
+        again = exported(here, here.latest(1)[0].id)
+    with TurnLog.open("memory://") as there:
+        assert _import(there, again).erased == len(named)
+        assert there.verify().clean
+
+
 def test_full_disk_is_named_that_a_pipe_is_copied_to(
     source: TurnLog, file_log: TurnLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
