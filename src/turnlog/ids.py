@@ -68,9 +68,12 @@ def now_ms() -> int:
     """Return the time, in milliseconds since 1970 UTC.
 
     Raises:
-        StoreError: the clock of this machine shows one before.
+        StoreError: the clock of this machine shows one before, or one beyond April 2262.
     """
-    ms = time.time_ns() // 1_000_000
+    try:
+        ms = time.time_ns() // 1_000_000
+    except OverflowError as error:
+        raise StoreError("the clock of this machine shows a time after 2262: set it; nothing was recorded") from error
     if ms < 1:
         raise StoreError("the clock of this machine shows a time before 1970: set it; nothing was recorded")
     return ms

@@ -320,6 +320,17 @@ def test_days_begin_at_midnight_where_the_clock_was_changed(monkeypatch: pytest.
     time.tzset()
 
 
+def test_a_zone_that_is_none_keeps_no_time_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its minutes are written behind its hours: a day of it is refused, and what needs none is not."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC+530")
+        time.tzset()
+        assert abs(datetime.now(UTC) - timedelta(days=2) - parse_time("48h", "--since")) < timedelta(minutes=1)
+        with pytest.raises(UsageError, match="--since 'today': give a day"):
+            parse_time("today", "--since")
+    time.tzset()
+
+
 @pytest.mark.parametrize("days", [0.0002, 0.02, 0.5, 3, 20, 100, 1000])
 def test_how_long_ago_is_typed_as_listings_say_it(days: float) -> None:
     """In seconds, minutes, hours, days, weeks, months and years: what is that old, or younger, is found."""

@@ -142,6 +142,18 @@ def test_a_clock_before_1970_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
             source()
 
 
+def test_a_clock_that_python_cannot_tell_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As beyond April 2262, when there are more nanoseconds since 1970 than it counts."""
+
+    def overflow() -> int:
+        raise OverflowError
+
+    monkeypatch.setattr(time, "time_ns", overflow)
+    for source in (new_id, Sources().time_ms):
+        with pytest.raises(StoreError, match="shows a time after 2262: set it; nothing was recorded"):
+            source()
+
+
 def test_derived_id_is_the_documented_one() -> None:
     """48 bits of time, then 80 bits of the SHA-256 of the length-prefixed names; time before 1970 counts as 0."""
 

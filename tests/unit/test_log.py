@@ -428,6 +428,11 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     ),
     "bookmarks.get MetaError": (MetaError, lambda log, _: log.bookmarks.get(cast("Any", None))),
     "open MetaError": (MetaError, lambda *_: TurnLog.open("memory://", busy_timeout_s=cast("Any", "5"))),
+    "open MetaError, above its bound": (
+        MetaError,
+        lambda *_: TurnLog.open("memory://", busy_timeout_s=float("inf")),
+    ),
+    "open MetaError, no number": (MetaError, lambda *_: TurnLog.open("memory://", busy_timeout_s=float("nan"))),
     "bookmarks.get UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.get("x")),
     "bookmarks.delete UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.delete("x")),
     "import_claude_code FormatError": (FormatError, lambda log, path: log.import_claude_code(path / "absent")),

@@ -60,12 +60,11 @@ def parse_time(text: str, option: str, *, now: datetime | None = None) -> dateti
         UsageError: it is none.
     """
     now = now or datetime.now(UTC)
-    # Without a zone, as on that day the clock may be another one than now.
-    today = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-    named = {"today": today, "yesterday": today - timedelta(days=1)}
     try:
-        if text in named:
-            return named[text].astimezone()
+        if text in ("today", "yesterday"):
+            # Without a zone, as on that day the clock may be another one than now.
+            today = now.astimezone().replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+            return (today - timedelta(days=text == "yesterday")).astimezone()
         ago = _AGO.fullmatch(text)
         if ago is not None:
             return now - int(ago[1]) * timedelta(seconds=UNITS_S[ago[2]])

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
@@ -53,7 +54,7 @@ class Common:
         """
         url = self.url
         path = parse_url(url)
-        if not create and path is not None and not path.exists() and file_above(path) is None:
+        if not create and path is not None and not Path(os.path.realpath(path)).exists() and file_above(path) is None:
             raise UsageError(f"there is no store at {self.place!r}: `turnlog add TEXT` makes one")
         if create and path is None and not is_postgres(url):
             note("memory:// lasts as long as this command: what it records is not kept")

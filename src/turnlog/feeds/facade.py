@@ -29,7 +29,7 @@ from turnlog.projections.filters import EVERY_TURN, TurnFilter
 from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
 from turnlog.record.fields import check_type
-from turnlog.store import Store, parse_url
+from turnlog.store import Store
 from turnlog.store.home import cache_folder, data_folder
 from turnlog.store.telling import logger
 from turnlog.store.urls import is_postgres
@@ -95,23 +95,18 @@ class Feeds:
             target = there.LogTarget(self.store.url)
             if target.may_be_used():
                 return _Home(target, there.PostgresSearch(self._words), partial(there.PostgresSearchView, self._words))
-        target = SQLiteTarget(self._beside(SUFFIX) or ":memory:", on_busy=self.store.on_busy, like=self._file)
+        target = SQLiteTarget(self._beside(SUFFIX) or ":memory:", on_busy=self.store.on_busy, like=self.store.file)
         return _Home(target, Search(), partial(SearchView, self._words))
 
     @cached_property
     def _states(self) -> FeedStates:
         """How far feeds to sinks have come."""
-        return sinks.FeedStates(self._beside(FEEDS_SUFFIX), like=self._file)
-
-    @property
-    def _file(self) -> Path | None:
-        """The file that the store is: who may use that may use what is made beside it. None where it is none."""
-        return None if is_postgres(self.store.url) else parse_url(self.store.url)
+        return sinks.FeedStates(self._beside(FEEDS_SUFFIX), like=self.store.file)
 
     def _beside(self, suffix: str) -> Path | None:
         if is_postgres(self.store.url):
             return self._at_home(suffix)
-        path = self._file
+        path = self.store.file
         if path is None:
             return None
         real, named = (each.with_name(each.name + suffix) for each in (path.resolve(), path))

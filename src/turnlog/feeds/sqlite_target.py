@@ -20,7 +20,7 @@ import msgspec
 from turnlog.errors import MetaError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, os_reason
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
-from turnlog.store import Store, parse_url
+from turnlog.store import Store
 from turnlog.store.files import NOT_WRITABLE, access_beside
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, Release
 from turnlog.store.sqlite.connections import BUSY_LOOK_S, begin_to_write
@@ -99,7 +99,7 @@ class SQLiteTarget(Target, Resting):
 
     def check_apart(self, store: Store) -> None:
         """Raise where the file is the log's, by whatever name, or one of those beside it."""
-        log = parse_url(store.url)
+        log = store.file
         if log is None or self._is_in_memory:
             return
         if any(_is_same(self._path, log.with_name(log.name + end)) for end in _ENDINGS):

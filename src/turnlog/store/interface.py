@@ -24,6 +24,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from turnlog.events import Recorded, Seal
@@ -43,6 +44,8 @@ class Store(ABC):
     """One open log. Safe to use from many threads; other processes may have the same log open."""
 
     url: str
+    file: Path | None = None
+    """The file that the log is, wherever the process goes: what is made beside it is beside this. None for no file."""
     locks: Locks
     """Locks of those who work on the log, by name: a run has one for the turn that it is at work on."""
     factory: InfrastructureFactory[Any]

@@ -89,13 +89,17 @@ def _seen_at(transaction: ReadTransaction, position: int) -> Seen | None:
     return None
 
 
+_POSITION_MAX = (1 << 63) - 1
+"""No event is behind it: engines count no further."""
+
+
 def check_seen(transaction: ReadTransaction, position: int, event_id: str, *, digest: str | None = None) -> Recorded:
     """Return an event that is where it was when it was read.
 
     Raises:
         StoreCutError: another one is, or none.
     """
-    now = transaction.at_global(position)
+    now = transaction.at_global(position) if position <= _POSITION_MAX else None
     if now is None or now.header.id != event_id or (digest is not None and now.digest != digest):
         found = "none" if now is None else f"event {now.header.id!r}"
         if now is not None and now.header.id == event_id:

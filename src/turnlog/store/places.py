@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from turnlog.store.interface import Store
-from turnlog.store.urls import is_postgres, parse_url
+from turnlog.store.urls import is_postgres
 
 _PLACE = """\
 SELECT pg_postmaster_start_time()::text, 'stored_events'::regclass::oid::bigint, current_database()::text
@@ -16,8 +16,7 @@ def is_same_place(one: Store, other: Store) -> bool:
         return False
     if is_postgres(one.url):
         return _table(one) == _table(other)
-    path, other_path = parse_url(one.url), parse_url(other.url)
-    return one is other if path is None or other_path is None else path.samefile(other_path)
+    return one is other if one.file is None or other.file is None else one.file.samefile(other.file)
 
 
 def _table(store: Store) -> list[tuple[object, ...]]:

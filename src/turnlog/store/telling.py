@@ -24,6 +24,10 @@ class Teller:
         """Tell what whoever runs a program may want to know."""
         logger(self._name).info(message, *arguments, stacklevel=2)
 
+    def warning(self, message: str, *arguments: object) -> None:
+        """Tell what whoever runs a program should look after."""
+        logger(self._name).warning(message, *arguments, stacklevel=2)
+
     def error(self, message: str, *arguments: object) -> None:
         """Tell what should not be."""
         logger(self._name).error(message, *arguments, stacklevel=2)

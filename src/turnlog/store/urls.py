@@ -36,6 +36,9 @@ _DOUBTFUL = re.compile(r"(?<=:)(?<!sqlite:)/*[^/\s].*@", re.DOTALL | re.IGNORECA
 """Where what somebody took for a URL may have them."""
 _QUOTED = {"%": "%25", "?": "%3F", "#": "%23"}
 """How characters of a path are written that mean something in a URL."""
+BUSY_TIMEOUT_S_MAX = 10**9
+"""How long somebody else can be waited for at most: thirty years, which all clocks can count."""
+
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -142,13 +145,18 @@ def open_store(
         seals: the keys of what is sealed.
 
     Raises:
-        MetaError: the timeout is no number.
+        MetaError: the timeout is no number, or out of its bounds.
         StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
     """
     path = parse_url(url)
     if not isinstance(cast("object", busy_timeout_s), int | float):
         raise MetaError(
             f"busy_timeout_s: expected a number of seconds, got {type(busy_timeout_s).__name__}", field="busy_timeout_s"
+        )
+    if not 0 <= busy_timeout_s <= BUSY_TIMEOUT_S_MAX:  # nor what is no number at all
+        raise MetaError(
+            f"busy_timeout_s: expected 0 to {BUSY_TIMEOUT_S_MAX:,} seconds, got {busy_timeout_s}",
+            field="busy_timeout_s",
         )
     opened = _postgres().PostgresStore if is_postgres(url) else partial(SQLiteStore, path)
     return opened(

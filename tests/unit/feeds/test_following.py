@@ -286,10 +286,14 @@ def test_closing_the_log_ends_who_has_read_ahead(log: TurnLog, follow: bool) -> 
 def test_reader_beyond_the_end_is_told(log: TurnLog) -> None:
     """It follows another log, or one that was cut."""
     log.add_turn("one")
-    for wanted in ({}, {"follow": True}):
-        with pytest.raises(StoreCutError, match="ends at global position 2, before 3") as caught:
-            next(log.events(3, **wanted))
-        assert (caught.value.position, caught.value.end) == (3, 2)
+    wanted: dict[str, Any]
+    for after, wanted in ((3, {}), (3, {"follow": True}), (2**63, {}), (2**63, {"after_id": "0" * 25})):
+        told = (
+            f"position {after:,} has none" if "after_id" in wanted else f"ends at global position 2, before {after:,}"
+        )
+        with pytest.raises(StoreCutError, match=told) as caught:
+            next(log.events(after, **wanted))
+        assert (caught.value.position, caught.value.end) == (after, 2)
 
 
 def test_reader_that_meets_another_event_is_told(log: TurnLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -233,7 +234,7 @@ def _read(found: FoundStore, place: Place) -> FoundStore:
         # Where nothing is in the write-ahead log, files that coordinate readers and writers need not be made.
         with unconnected(path) as is_free, converted(str(path)):
             alone = place.immutable or (is_free and not (logged.exists() and logged.stat().st_size))
-            uri = f"file:{quote(str(path))}?mode=ro{'&immutable=1' if alone else ''}"
+            uri = f"file:{quote(os.fsencode(path))}?mode=ro{'&immutable=1' if alone else ''}"
             with (
                 closing(Connections(uri, path, place=str(path), busy_timeout_s=_WAIT_S, read_only=True)) as connections,
                 connections.reader() as cursor,

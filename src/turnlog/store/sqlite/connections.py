@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from operator import methodcaller
 from pathlib import Path
-from threading import Condition, Lock, RLock
+from threading import Condition, Lock, RLock, get_ident
 from time import monotonic
 from weakref import WeakSet
 
@@ -113,6 +113,8 @@ class Connections:
         self._idle: deque[Connection] = deque()
         self._open: set[Connection] | WeakSet[Connection] = set() if self.in_memory else WeakSet()
         """All that were given, and idle ones."""
+        self._reading: dict[int, Connection] = {}
+        """By thread the connection that it reads with; in memory alone, where nobody is given another one."""
         self._turn = Lock()
         """Held by the one who waits for a connection, or makes one. The others come after, also those who come now."""
         self._lock = RLock()
@@ -235,19 +237,27 @@ class Connections:
 
     @contextmanager
     def reader(self) -> Generator[sqlite3.Cursor]:
-        """Open a snapshot and give a cursor on it.
+        """Open a snapshot and give a cursor on it. In memory who reads already is given the same one.
 
         Raises:
             As `acquire` does.
         """
+        thread = get_ident()
+        if (connection := self._reading.get(thread)) is not None:
+            with closing(connection.cursor()) as cursor:
+                yield cursor
+            return
         connection = self.acquire()
         try:
+            if self.in_memory:
+                self._reading[thread] = connection
             cursor = connection.execute("BEGIN")
             try:
                 yield cursor
             finally:
                 cursor.close()
         finally:
+            self._reading.pop(thread, None)
             self.release(connection)
 
     @contextmanager
@@ -255,8 +265,14 @@ class Connections:
         """Give a cursor on a connection that nobody else uses, in no transaction: in memory, the only one.
 
         Raises:
+            StoreBusyError: this thread is reading in memory.
             As `acquire` does.
         """
+        if get_ident() in self._reading:
+            raise StoreBusyError(
+                f"store {self._place!r} is read by what wants to write to it, and in memory that is one at a time: "
+                "write when it is read"
+            )
         connection = self.acquire()
         try:
             yield connection.cursor()

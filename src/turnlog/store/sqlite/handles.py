@@ -80,6 +80,10 @@ class Resting(ABC):
         return
 
 
+_INDEX_PAGE_BYTES = 4096
+_INDEX_BYTES = 8 * _INDEX_PAGE_BYTES
+"""How large the index of a write-ahead log is that has not grown."""
+
 _mutex = RLock()
 """Held while a database is opened or closed, or its file opened by itself, and by whoever forks."""
 _forking = RLock()
@@ -118,6 +122,8 @@ def connect(database: str | Path, path: str | Path | None, **options: Any) -> Co
     with _mutex:
         if path is not None:
             _check_carried(path)
+        if path is not None and "immutable=1" not in str(database):
+            _check_index(Path(path))
         connection = sqlite3.connect(database, factory=Connection, **options)
         file = None if path is None else file_id(path)
         if file is not None:
@@ -214,6 +220,25 @@ def _check_carried(path: str | Path) -> None:
             f"{str(path)!r} was in use when this process was forked, and cannot be opened in it: fork while nobody "
             "reads or writes it, or start processes afresh (multiprocessing's 'spawn')"
         )
+
+
+def _check_index(path: Path) -> None:
+    """Raise where the index that SQLite makes beside a database would be written to memory that no disk stands behind.
+
+    It makes sure of one byte in each 4 KiB, which is enough where a file has no smaller blocks. Elsewhere the process
+    would be killed (SIGBUS) once the disk is full.
+    """
+    with suppress(OSError):
+        system = os.statvfs(path.parent)
+        if system.f_frsize >= _INDEX_PAGE_BYTES:
+            return
+        index = path.with_name(path.name + "-shm")
+        there_bytes = index.stat().st_blocks * 512 if index.exists() else 0
+        free_bytes = system.f_frsize * (system.f_bavail if os.geteuid() else system.f_bfree)
+        if there_bytes < _INDEX_BYTES and there_bytes + free_bytes < 2 * _INDEX_BYTES:
+            error = sqlite3.OperationalError("disk full")
+            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+            raise error
 
 
 def _is_connected(file: FileId | None) -> bool:

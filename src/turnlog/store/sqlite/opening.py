@@ -433,4 +433,5 @@ def _logged_bytes(path: Path) -> int:
 
 
 def uri_of(path: Path, mode: str) -> str:
-    return f"file:{quote(str(path))}?{mode}"
+    """Return the URI of a database: of the very bytes of its path, which SQLite would spell in UTF-8 in any locale."""
+    return f"file:{quote(os.fsencode(path))}?{mode}"

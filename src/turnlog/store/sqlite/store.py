@@ -11,7 +11,14 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
-from turnlog.errors import CorruptionError, StoreBusyError, StoreError, StoreReadOnlyError
+from turnlog.errors import (
+    CorruptionError,
+    StoreBusyError,
+    StoreDeniedError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+)
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
 from turnlog.store.gate import Gate
@@ -44,6 +51,7 @@ from turnlog.store.sqlite.schema import (
     side_objects,
 )
 from turnlog.store.sqlite.transactions import SQLiteRead, SQLiteWrite
+from turnlog.store.telling import Teller
 from turnlog.store.transactions import (
     ReadTransaction,
     ScratchTransaction,
@@ -59,6 +67,8 @@ if TYPE_CHECKING:
     from turnlog.store.folding import Progress
     from turnlog.store.sqlite.recorders import SQLiteLogFactory
 
+
+_log = Teller("turnlog.store")
 
 T = TypeVar("T")
 
@@ -85,6 +95,7 @@ class SQLiteStore(Store, handles.Resting):
         """Open a store; see `turnlog.store.open_store`."""
         with handles.using():
             self.url = url
+            self.file = None if path is None else path.absolute()
             self.on_busy = on_busy
             self._place_name = str(path) if path is not None else "memory://"
             self._projections = tuple(projections)
@@ -175,11 +186,18 @@ class SQLiteStore(Store, handles.Resting):
 
             rebuild(lacking, self._reading, self._under_lock)
         if not place.read_only and self._payloads.needs_collecting():
-            with self._under_lock() as (_, transaction):
-                self._payloads.collect(transaction.has_file)
+            self._collect()
         if not place.read_only:
             # What an erasure left behind. Whoever opens the store does not wait for it.
             self._scrub(min(self._busy_timeout_s, SCRUB_WAIT_S))
+
+    def _collect(self) -> None:
+        """Remove what processes left of payloads that died; it stays where that cannot be, and a store be read."""
+        try:
+            with self._under_lock() as (_, transaction):
+                self._payloads.collect(transaction.has_file)
+        except (StoreFullError, StoreReadOnlyError, StoreDeniedError) as error:
+            _log.warning("what a process has left that died stays there: %s", error)
 
     def _check_tables(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a store in which something else has the name of a table: a view can be made to have no end.
