@@ -84,6 +84,9 @@ _INDEX_PAGE_BYTES = 4096
 _INDEX_BYTES = 8 * _INDEX_PAGE_BYTES
 """How large the index of a write-ahead log is that has not grown."""
 
+_ROOM_BYTES = 4 * _INDEX_BYTES
+"""So much has to be there for an index, and for what is written while it is made."""
+
 _mutex = RLock()
 """Held while a database is opened or closed, or its file opened by itself, and by whoever forks."""
 _forking = RLock()
@@ -234,8 +237,9 @@ def _check_index(path: Path) -> None:
             return
         index = path.with_name(path.name + "-shm")
         there_bytes = index.stat().st_blocks * 512 if index.exists() else 0
-        free_bytes = system.f_frsize * (system.f_bavail if os.geteuid() else system.f_bfree)
-        if there_bytes < _INDEX_BYTES and there_bytes + free_bytes < 2 * _INDEX_BYTES:
+        # Not what is free: of that a file system keeps some, which root is not given either.
+        free_bytes = system.f_frsize * system.f_bavail
+        if there_bytes < _INDEX_BYTES and there_bytes + free_bytes < _ROOM_BYTES:
             error = sqlite3.OperationalError("disk full")
             error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
             raise error

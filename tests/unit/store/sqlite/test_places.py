@@ -64,12 +64,12 @@ def test_no_index_is_made_that_a_full_disk_has_no_room_for(tmp_path: Path, monke
     url = f"sqlite:///{tmp_path}/log.db"
     with TurnLog.open(url) as log:
         log.add_turn("one", bookmark="main")
-    system = SimpleNamespace(f_frsize=1024, f_bavail=50, f_bfree=50)
+    system = SimpleNamespace(f_frsize=1024, f_bavail=100)
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", lambda _: system)
         with pytest.raises(StoreFullError, match="the index that SQLite makes beside it while it is open takes 32 KiB"):
             TurnLog.open(url)
-        for enough in ({"f_frsize": 4096}, {"f_bavail": 64, "f_bfree": 64}):
+        for enough in ({"f_frsize": 4096}, {"f_bavail": 128}):
             patch.setattr(os, "statvfs", lambda _, enough=enough: SimpleNamespace(**(vars(system) | enough)))
             with TurnLog.open(url) as log:
                 log.add_turn("two", continues="main")
