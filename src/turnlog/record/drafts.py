@@ -185,7 +185,7 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
             if content_type is None
             else check_media_type(check_type(content_type, str, "content_type")),
             document_name=_document_name(path.name if name is None else name),
-            original_path=check_type(str(path.absolute()), str, "original_path"),
+            original_path=_spelled(path.absolute()),
             file_size=len(payload),
             inherited=check_inherited(inherited, {}),
             cache=check_type(cache, bool, "cache"),
@@ -199,7 +199,14 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
     )
 
 
+def _spelled(path: Path | str) -> str:
+    r"""Return a path as text; bytes in it that are no UTF-8 are spelled `\udce9`, as Python has them."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
+
+
 def _document_name(name: str) -> str:
+    if isinstance(cast("object", name), str) and _spelled(name) != name:
+        raise MetaError(f"document_name: {name!r} is not valid UTF-8: give another one", field="document_name")
     text = check_type(name, str, "document_name")
     if not text:
         raise MetaError("document_name: '' is no name: give one, or none for that of the file", field="document_name")

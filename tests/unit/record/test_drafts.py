@@ -593,3 +593,16 @@ class TestDocumentDraft:
         assert draft.meta.inherited == {"search": True}
         with pytest.raises(SecretError):
             document_draft(tmp_path / "a", inherited={"password": "x"})
+
+
+def test_document_in_a_folder_whose_name_is_no_utf_8(tmp_path: Path) -> None:
+    """Its path tells where it came from, as far as text can; its own name is what a model reads."""
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    (folder / "a.md").write_text("x")
+    assert document_draft(folder / "a.md").meta.original_path == f"{tmp_path}/caf\\udce9/a.md"
+    odd = folder / os.fsdecode(b"\xe9.md")
+    odd.write_text("x")
+    with pytest.raises(MetaError, match=r"document_name: '\\udce9.md' is not valid UTF-8: give another one"):
+        document_draft(odd)
+    assert document_draft(odd, name="e.md").meta.document_name == "e.md"

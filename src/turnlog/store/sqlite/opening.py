@@ -37,8 +37,11 @@ _APPEARING_S = 1.0
 IMMUTABLE = "mode=ro&immutable=1"
 """How SQLite reads a file without locks, as if it never changed."""
 
-_ENDING_BYTES = len("-payloads")
-"""So much the names of what a store makes beside its file add to that of it, at most."""
+_ENDING_BYTES = len("-projections-search-0123456789ab-journal")
+"""So much the names of what is made beside a store's file add to that of it, at most."""
+
+_PATH_BYTES_MAX = 512
+"""SQLite opens no file whose path is longer (`MAX_PATHNAME` of its VFS for Unix)."""
 
 BESIDE_S = 0.1
 """How long the files beside a database are taken for what they were. To look at both takes a sixth of an append."""
@@ -262,6 +265,11 @@ def _refuse_long(path: Path, name: str) -> None:
         raise StoreOpenError(
             f"there can be no store at {name!r}: the files beside it could have no names, give it one of at most "
             f"{name_bytes_max} bytes"
+        )
+    if len(os.fsencode(path)) > _PATH_BYTES_MAX - _ENDING_BYTES:
+        raise StoreOpenError(
+            f"there can be no store at {name!r}: SQLite opens no path of more than {_PATH_BYTES_MAX} bytes, and beside "
+            f"it are others, give it one of at most {_PATH_BYTES_MAX - _ENDING_BYTES}"
         )
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from turnlog import TurnLog
-from turnlog.errors import StoreBusyError, StoreFullError
+from turnlog.errors import StoreBusyError, StoreFullError, StoreOpenError
 from turnlog.feeds.sinks import JSONLines
 from turnlog.store import incoming
 from turnlog.store.sqlite.opening import uri_of
@@ -88,3 +88,22 @@ def test_who_reads_in_memory_reads_on_and_writes_behind_it() -> None:
         log.add_turn("four")
         assert len(log.latest(None)) == 4
         assert log.verify().clean
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "why"), [(0, 216, "at most 215 bytes"), (150, 180, "give it one of at most")]
+)
+def test_no_store_is_made_where_what_belongs_beside_it_could_not_be(
+    tmp_path: Path, folder: int, name: int, why: str
+) -> None:
+    """Search and feeds are files beside it, and SQLite has more of its own beside these."""
+    place = tmp_path / ("d" * folder) / ("e" * folder) / ("n" * name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with pytest.raises(StoreOpenError, match=why):
+        TurnLog.open(f"sqlite:///{place}")
+    assert [*place.parent.iterdir()] == []
+    shorter = place.with_name("n" * (name - 1 if not folder else 30))
+    with TurnLog.open(f"sqlite:///{shorter}") as log:
+        log.add_turn("one", bookmark="main")
+        assert len(log.feeds.search("one")) == 1
+        log.feeds.feed(JSONLines(tmp_path / "lines"), name="lines").run()
