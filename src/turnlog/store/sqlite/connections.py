@@ -28,6 +28,9 @@ READERS_KEPT = 16
 BUSY_LOOK_S = 1.0
 """How long a writer waits for another process before it says so, and waits on."""
 
+_SOON_S = 0.1
+"""SQLite may come back so much before a time is over."""
+
 STATEMENTS_KEPT = 128
 """Prepared statements that a connection keeps."""
 
@@ -37,7 +40,7 @@ def begin_to_write(cursor: sqlite3.Cursor, timeout_s: float, on_wait: Callable[[
 
     Args:
         cursor: of a connection that waits for `BUSY_LOOK_S`.
-        timeout_s: how long to wait.
+        timeout_s: how long to wait; it may be up to `BUSY_LOOK_S` more.
         on_wait: called each time that it was waited for so long, with the seconds so far.
 
     Raises:
@@ -50,7 +53,7 @@ def begin_to_write(cursor: sqlite3.Cursor, timeout_s: float, on_wait: Callable[[
             return
         except sqlite3.OperationalError as error:
             waited_s = monotonic() - start
-            if error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY or waited_s + BUSY_LOOK_S > timeout_s:
+            if error.sqlite_errorcode & PRIMARY_CODE != sqlite3.SQLITE_BUSY or waited_s > timeout_s - _SOON_S:
                 raise
             if hurry().left_s(start) <= 0:
                 hurry().give_up()

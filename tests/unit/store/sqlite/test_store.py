@@ -4,7 +4,9 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -372,6 +374,20 @@ class TestDurability:
             other.execute("ROLLBACK")
             other.close()
             assert log.add_turn("x").global_position == 2
+
+    @pytest.mark.parametrize("timeout_s", [0, 0.5, 1.5])
+    def test_another_process_is_waited_for_as_long_as_was_said(self, store_path: Path, timeout_s: float) -> None:
+        """Not less: what is waited for may come in the last moment."""
+        with TurnLog.open(f"sqlite:///{store_path}", busy_timeout_s=timeout_s) as log:
+            log.add_turn("x")
+            with closing(sqlite3.connect(store_path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                begin = monotonic()
+                with pytest.raises(StoreBusyError, match="try again later"):
+                    log.add_turn("y")
+                assert timeout_s - 0.1 <= monotonic() - begin
+                other.execute("ROLLBACK")
+            assert log.stats().turns == 1
 
     def test_whoever_waits_for_another_process_is_told(self, store_path: Path) -> None:
         """A store that is busy says so now and then, with the seconds that it has waited, and then goes on."""
