@@ -214,7 +214,9 @@ def _plan(
                 if incoming.unnamed and not found.whole:
                     unnamed.append(recorded)
         if unnamed:
-            draft = EventDraft(topic=ERASURE, meta=ErasureMeta(reason=_ERASED_THERE))
+            # Whose they were nobody here can tell: each may have had another subject than the turn before it.
+            changes = tuple(event.header.id for event in unnamed if event.header.topic == TURN)
+            draft = EventDraft(topic=ERASURE, meta=ErasureMeta(reason=_ERASED_THERE, subject_changes=changes))
             plan_event(transaction, draft, NO_PAYLOAD, sources, [cite(event, TARGET) for event in unnamed])
         return _Written(
             added=len(added),

@@ -18,6 +18,7 @@ from turnlog.errors import (
     ConflictError,
     FormatError,
     IdConflictError,
+    MetaError,
     PositionTakenError,
     TurnlogError,
     UntrustedRegisterError,
@@ -70,6 +71,8 @@ def test_what_is_erased_in_a_part_has_an_erasure_where_it_comes_to(log: TurnLog,
         mine = [event for event in here.events(topics="gpt.erasure") if event.arrival == Arrival.RECORDED]
         cited = [citation.id for event in mine for citation in event.header.citations]
         assert cited == named
+        with pytest.raises(MetaError, match="is erased, and with it whose it was"):
+            here.add_turn("and on", continues=named[-1])
         # Nothing more is recorded where it is there already, and what is exported from here is as good.
         assert _import(here, content.getvalue()).added == 0
         assert len([*here.events(topics="gpt.erasure")]) == len(mine)
