@@ -11,7 +11,7 @@ from itertools import islice
 from msgspec import Struct
 
 from turnlog.errors import FormatError
-from turnlog.events import ERASURE, GENESIS, TARGET, Arrival, Event
+from turnlog.events import ERASURE, GENESIS, TARGET, TURN, Arrival, Event
 from turnlog.events.form import recorded
 from turnlog.interop.portable.form import ExportedEvent, ExportFile, is_genesis_of
 from turnlog.projections.bookmarks import kept_heads
@@ -34,12 +34,14 @@ class Survey(Struct, frozen=True, kw_only=True):
         whole: whether it is the log itself, its beginning, or what it goes on with.
         notes: a byte for each event.
         new: number of events that the log does not have.
+        not_erased: ids of turns that are erased in the export, whose log can say so, and are here in full.
         bookmarks: where the export leaves each bookmark: the id of a turn by name, or by what stands for a sealed one.
     """
 
     whole: bool
     notes: bytearray
     new: int
+    not_erased: list[str]
     bookmarks: dict[str, str]
 
     def is_new(self, line: int) -> bool:
@@ -51,20 +53,21 @@ class Survey(Struct, frozen=True, kw_only=True):
         return self.notes[line - 2] & (_ERASED | _NAMED) == _ERASED
 
 
-def survey(store: Store, export: ExportFile, done: Callable[[int], None]) -> Survey:
+def survey(store: Store, export: ExportFile, done: Callable[[int], None], *, is_own: bool) -> Survey:
     """Check all of an export, and return what it is to the log. Nothing is written.
 
     Args:
         store: the log.
         export: the export.
         done: called with the number of events that are checked.
+        is_own: whether it is an export of this log.
 
     Raises:
         FormatError: a line is wrong, or does not go with the others or with the log.
         IdConflictError: the log has another event under an id, or a stream goes another way there.
     """
     with store.scratch() as scratch:
-        checker = _Checker(export, scratch)
+        checker = _Checker(export, scratch, is_own=is_own)
         events = export.events()
         while True:
             with store.read() as transaction:
@@ -74,11 +77,14 @@ def survey(store: Store, export: ExportFile, done: Callable[[int], None]) -> Sur
             done(checker.count)
         checker.end()
         bookmarks = kept_heads(scratch)
-    return Survey(whole=checker.whole, notes=checker.notes, new=checker.new, bookmarks=bookmarks)
+    return Survey(
+        whole=checker.whole, notes=checker.notes, new=checker.new, not_erased=checker.not_erased, bookmarks=bookmarks
+    )
 
 
 class _Checker:
-    def __init__(self, export: ExportFile, scratch: ScratchTransaction) -> None:
+    def __init__(self, export: ExportFile, scratch: ScratchTransaction, *, is_own: bool) -> None:
+        self._is_own = is_own
         self._header = export.header
         self._scratch = scratch
         self._last = 0
@@ -88,6 +94,7 @@ class _Checker:
         self.whole = self._header.of == "log" and self._header.events > 0
         self.notes = bytearray()
         self.count = self.new = 0
+        self.not_erased: list[str] = []
 
     def page(self, transaction: ReadTransaction, events: Iterator[ExportedEvent]) -> int:
         """Check the next events with one snapshot, and return how many they were."""
@@ -123,6 +130,11 @@ class _Checker:
             self.notes[-1] |= _NEW
             self.new += 1
             check_citations(event, line, lambda event_id: self._find(transaction, event_id))
+        elif event.erased and event.header.topic == TURN:
+            here = transaction.event(event.header.id)
+            can_say = self._is_own and not exported.guest
+            if here is not None and not here.erased and (can_say or here.arrival == Arrival.GUEST):
+                self.not_erased.append(event.header.id)
         self._check_stream(exported)
         self._note_erasures(event)
         arrival = Arrival.GUEST if exported.guest else Arrival.RESTORED

@@ -108,8 +108,9 @@ def restore(
 
         heads_before = _heads(store)
         is_own = _is_of(store, export.header.log)
-        found = survey(store, export, lambda checked: tell(checked, 0))
+        found = survey(store, export, lambda checked: tell(checked, 0), is_own=is_own)
         total = _Total()
+        total.not_erased.update(dict.fromkeys(found.not_erased))
         try:
             for last_line, group in _groups(store, export, found):
                 total.add(store.write(_plan(group, found, sources, bookmarks, total.settled, is_own=is_own)))

@@ -71,6 +71,7 @@ def test_what_is_erased_in_a_part_has_an_erasure_where_it_comes_to(log: TurnLog,
         mine = [event for event in here.events(topics="gpt.erasure") if event.arrival == Arrival.RECORDED]
         cited = [citation.id for event in mine for citation in event.header.citations]
         assert cited == named
+        assert report.not_erased == ()
         with pytest.raises(MetaError, match="is erased, and with it whose it was"):
             here.add_turn("and on", continues=named[-1])
         # Nothing more is recorded where it is there already, and what is exported from here is as good.
@@ -80,6 +81,22 @@ def test_what_is_erased_in_a_part_has_an_erasure_where_it_comes_to(log: TurnLog,
     with TurnLog.open("memory://") as there:
         assert _import(there, again).erased == len(named)
         assert there.verify().clean
+
+
+def test_what_a_part_has_erased_and_is_here_in_full_is_told(log: TurnLog) -> None:
+    """Also where the erasure names something else too, and stays behind: an import takes nothing away."""
+    turn, other = log.add_turn("said", bookmark="main"), log.add_turn("another thread")
+    before, after = io.BytesIO(), io.BytesIO()
+    log.export(before, "main")
+    log.erase(turn=[turn.id, other.id], reason="asked")
+    log.export(after, turn.id)
+    with TurnLog.open("memory://") as here:
+        assert _import(here, before.getvalue()).not_erased == ()
+        assert _import(here, after.getvalue()).not_erased == (turn.id,)
+        assert here.text(turn.id) == "said"
+        here.erase(turn=turn.id, reason="asked there")
+        assert _import(here, after.getvalue()).not_erased == ()
+        assert here.verify().clean
 
 
 def test_full_disk_is_named_that_a_pipe_is_copied_to(
