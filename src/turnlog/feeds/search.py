@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import re
+from binascii import a2b_base64
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
@@ -41,8 +44,11 @@ from turnlog.record.fields import check_type
 SNIPPET_WORDS = 16
 """How many words a snippet has at most."""
 
-TEXT_BYTES_MAX = 8 * 1024 * 1024
-"""Of a larger text document only the name can be found."""
+_DECODED_BYTES = 1 << 20
+"""So much of a document is decoded at once."""
+
+_NO_TEXT = ("image/", "audio/", "video/", "font/")
+"""Types of documents in which there are no words, however they are written."""
 
 QUERY_WORDS_MAX = PHRASE_WORDS_MAX
 """How many words may be looked for at once: what a search takes grows faster than their number."""
@@ -71,7 +77,7 @@ class Search(Projection):
     """
 
     name = "search"
-    version = 6
+    version = 7
     topics = (TURN,)
     piece_characters: ClassVar[int] = PIECE_CHARACTERS
     schema = (
@@ -150,8 +156,10 @@ def turn_texts(event: LogEvent) -> Iterator[Iterable[str]]:
     if meta.type == "document":
         if meta.document_name:
             yield (meta.document_name,)
-        if (meta.file_size or 0) <= TEXT_BYTES_MAX and _is_text(meta.content_type):
-            yield ((event.payload() or b"").decode(errors="replace"),)
+        if not meta.content_type.startswith(_NO_TEXT):
+            payload = event.payload() or b""
+            if _is_text(meta.content_type) or _reads_as_text(payload):
+                yield _decoded(_parts(payload))
         return
     long = LongStrings()
     try:
@@ -161,10 +169,53 @@ def turn_texts(event: LogEvent) -> Iterator[Iterable[str]]:
         return
     for block in blocks:
         yield from map(long.said_pieces, filter(None, _texts(block)))
+        for document in _text_documents(block):
+            yield _decoded(_from_base64(long.said_pieces(document.source.data)))
 
 
 def _is_text(content_type: str) -> bool:
-    return content_type.startswith("text/") or content_type in ("application/json", "application/xml")
+    kind = content_type.partition(";")[0]
+    return kind.startswith("text/") or kind.endswith(("/json", "/xml", "+json", "+xml"))
+
+
+def _reads_as_text(payload: bytes) -> bool:
+    """Tell whether a document is text by what is in it: its type is most often guessed from its name."""
+    try:
+        return all("\0" not in piece for piece in _decoded(_parts(payload), errors="strict"))
+    except UnicodeDecodeError:
+        return False
+
+
+def _parts(payload: bytes) -> Iterator[bytes]:
+    return (payload[at : at + _DECODED_BYTES] for at in range(0, len(payload), _DECODED_BYTES))
+
+
+def _decoded(parts: Iterable[bytes], *, errors: str = "replace") -> Iterator[str]:
+    decoder = getincrementaldecoder("utf-8")(errors)
+    yield from map(decoder.decode, parts)
+    yield decoder.decode(b"", final=True)
+
+
+def _from_base64(pieces: Iterable[str]) -> Iterator[bytes]:
+    """Decode base64, as far as it is that."""
+    rest = ""
+    with suppress(ValueError):
+        for piece in pieces:
+            rest += piece
+            end = len(rest) // 4 * 4
+            yield a2b_base64(rest[:end])
+            rest = rest[end:]
+
+
+def _text_documents(block: Any) -> Iterator[Document]:
+    match block:
+        case Document() if _is_text(block.source.media_type):
+            yield block
+        case ToolResult(content=list() as nested):
+            for inner in nested:
+                yield from _text_documents(inner)
+        case _:
+            return
 
 
 def _texts(block: Any) -> Iterator[str]:

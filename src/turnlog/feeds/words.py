@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from threading import Lock
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 from turnlog.store.sqlite.handles import connect
 
@@ -52,15 +52,23 @@ _UNSPACED = re.compile(f"[{_UNSPACED_CHARACTERS}]+")
 """Runs of characters of scripts that put no blanks between words."""
 
 
+_SYMBOLS = re.compile(r"[^\w\s\x00-\x7f]+")
+"""Runs of what may be no letter. FTS5 takes for a letter what came to Unicode after its tables, as most emoji did."""
+
+
 def indexed(text: str) -> str:
     """Return a text as it is indexed: a character of a script without blanks between words is a word of its own.
+
+    Symbols stand apart from words.
 
     What is spelled in several ways that mean the same, as an accent beside its letter or in it, is in one (NFC).
     What has a meaning in the index or a snippet, and NUL, which PostgreSQL has not, is replaced.
     """
     for character in _OWN:
         text = text.replace(character, "\ufffd")
-    return text if text.isascii() else _UNSPACED.sub(_apart, normalize("NFC", text))
+    if text.isascii():
+        return text
+    return _SYMBOLS.sub(_symbols_apart, _UNSPACED.sub(_apart, normalize("NFC", text)))
 
 
 def _apart(run: re.Match[str]) -> str:
@@ -70,6 +78,16 @@ def _apart(run: re.Match[str]) -> str:
 def shown(snippet: str) -> str:
     """Return a piece of an indexed text as it is read."""
     return snippet.replace(_BORDER, "")
+
+
+def _symbols_apart(run: re.Match[str]) -> str:
+    return "".join(_apart_from_words(character) for character in run[0])
+
+
+def _apart_from_words(character: str) -> str:
+    # Letters and numbers are none of these, and marks belong to a letter. For private use FTS5 and Unicode agree.
+    kind = category(character)
+    return character if kind[0] == "M" or kind == "Co" else f"{_BORDER}{character}{_BORDER}"
 
 
 # ASCII but letters and digits, Tibetan and Ethiopic marks, blanks and dashes. FTS5 takes for a part of a word what its

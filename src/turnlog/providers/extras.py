@@ -72,6 +72,14 @@ def provider_fields(block: Block, *own: str) -> Fields:
     return {name: value for name, value in block.extra.items() if name not in left_out} | (kept or {})
 
 
+def with_fields(said: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a wire says of a block, and further fields: none stands in the place of what is said.
+
+    Whoever makes a log, or an export of one, can give a block a field of any name.
+    """
+    return {**said, **{name: value for name, value in further.items() if name not in said}}
+
+
 # Blocks that are of one model
 
 
@@ -93,16 +101,14 @@ def native(of: Sender, block: object, extra: Fields | None = None) -> Native:
     return Native(provider=of.provider, api=of.api, model=of.model or None, block=raw(block), extra=extra or {})
 
 
-def input_of(call: ToolUse) -> dict[str, Any]:
-    """Return a call's input and the fields beside it, for apis whose input is an object.
+def with_input(said: Mapping[str, Any], call: ToolUse) -> dict[str, Any]:
+    """Return what a wire says of a call, its input and the fields beside it, for apis whose input is an object.
 
     What was no JSON object is put into one, so that the model sees it.
     """
     malformed = call.extra.get(MALFORMED)
-    return {
-        "input": call.input if malformed is None else {MALFORMED: malformed},
-        **provider_fields(call, MALFORMED),
-    }
+    given = {"input": call.input if malformed is None else {MALFORMED: malformed}}
+    return with_fields({**said, **given}, provider_fields(call, MALFORMED))
 
 
 # What stays behind

@@ -35,7 +35,12 @@ class CarriedBlocks(Generic[_B]):
             carried: what is carried of it.
             lost: whether the loss report says that this is not all that was given.
         """
-        replaced = lost and not isinstance(given, Text) and all(isinstance(block, Text) for block in carried)
+        # A document that goes as text is none of the texts beside it, though all of it is there.
+        replaced = (
+            (lost or bool(carried))
+            and not isinstance(given, Text)
+            and all(isinstance(block, Text) for block in carried)
+        )
         self._gap |= replaced
         for block in carried:
             if isinstance(block, Text):

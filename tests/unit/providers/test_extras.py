@@ -197,3 +197,42 @@ def _objects(value: Any) -> Any:
     elif isinstance(value, list):
         for inner in value:
             yield from _objects(inner)
+
+
+EVIL = dict.fromkeys(
+    ("type", "role", "text", "content", "parts", "name", "arguments", "args", "input", "call_id", "id"), "EVIL"
+) | {"call": "EVIL", "tool_call_id": "EVIL", "toolUseId": "EVIL", "output": "EVIL", "response": "EVIL"}
+NAMED = ("provider_fields", "item", "content_fields", "functionCall", "function", "message_fields")
+
+
+@pytest.mark.parametrize("adapter", ["anthropic", "bedrock", "cohere", "gemini", "openai_chat", "openai_responses"])
+def test_no_field_stands_in_the_place_of_what_a_block_says(adapter: str) -> None:
+    """Whoever makes a log can give a block any field: what is shown of it is what a model is told."""
+    target = get(adapter)
+    own = {"provider": target.provider, "api": target.api, "model": MODEL}
+
+    def body(fields: dict[str, Any]) -> Any:
+        beside = dict.fromkeys(NAMED, {"further": 1} | fields)
+        said = [
+            ("user", {"type": "text", "text": "Go."}),
+            ("assistant", {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}} | beside),
+            ("user", {"type": "tool_result", "tool_use_id": "c1", "name": "look", "content": "seen"} | beside),
+            ("assistant", {"type": "text", "text": "visible"} | beside),
+            ("user", {"type": "text", "text": "visible"} | beside),
+        ]
+        window = [
+            Message(turn=f"t{place}", role=role, content_json=content_bytes([block]), **own)
+            for place, (role, block) in enumerate(said)
+        ]
+        return json.loads(target.prepare_request(ContextWindow(messages=window, options={}), model=MODEL).body)
+
+    assert _holds(body({}), body(EVIL))
+
+
+def _holds(said: Any, more: Any) -> bool:
+    """Tell whether one value says all that another one says, and nothing else in its place."""
+    if isinstance(said, dict):
+        return isinstance(more, dict) and all(name in more and _holds(said[name], more[name]) for name in said)
+    if isinstance(said, list):
+        return isinstance(more, list) and len(more) == len(said) and all(map(_holds, said, more))
+    return said == more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -61,8 +62,8 @@ def test_a_call_that_is_carried_elsewhere_leaves_no_gap() -> None:
 
 
 def test_documents_that_are_carried_leave_no_gap() -> None:
-    """Nor do those whose text is their form on the wire: that is no loss."""
-    assert texts("one", PNG, "two", CSV, "three", role="user") == ["one", "two", "hello", "three"]
+    """Those whose text is their form on the wire stand apart from the others, though that is no loss."""
+    assert texts("one", PNG, "two", CSV, "three", role="user") == ["one", "two\n\n", "hello\n\n", "three"]
 
 
 def test_wires_that_keep_texts_apart_get_them_as_they_are() -> None:
@@ -87,6 +88,20 @@ def test_a_search_of_another_provider_leaves_a_blank_line(adapter: str) -> None:
         message("assistant", "I look", " and ask.", SEARCH, "Now.", call("a"), **OTHER),
         message("user", result("a", results), "thanks"),
     ) == ["I look.\n\nIt is 42.", f"{long}\n\n{long}", "I look and ask.\n\nNow.", f"seen\n\n{LINE}\n\nall", "thanks"]
+
+
+def test_documents_that_go_as_text_stand_apart() -> None:
+    """Nothing of them is lost, and none is a part of the text beside it."""
+    first, second = (
+        document("text/csv", b64encode(text).decode()) for text in (b"part,count\nbolt,400", b"part,count\nnut,380")
+    )
+    total = [{"type": "text", "text": "total: 4"}, document("text/csv", b64encode(b"2,3").decode())]
+    assert content(
+        "cohere",
+        message("user", first, second, "Which is more?", turn="t"),
+        message("assistant", "I look.", call("a")),
+        message("user", result("a", total)),
+    ) == ["part,count\nbolt,400\n\npart,count\nnut,380\n\nWhich is more?", "I look.", "total: 4\n\n2,3"]
 
 
 def test_anything_but_texts_beside_them_keeps_them_in_parts() -> None:

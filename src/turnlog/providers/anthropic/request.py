@@ -14,7 +14,7 @@ from turnlog.model.plain import plain_json
 from turnlog.providers.anthropic.breakpoints import CACHE_CONTROL
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import input_of, provider_fields
+from turnlog.providers.extras import provider_fields, with_fields, with_input
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import Fields, fields_of, text_of
@@ -57,22 +57,18 @@ def encode_message(carried: Carried) -> list[bytes]:
 def _block(block: Block) -> Raw | dict[str, Any]:
     match block:
         case Text():
-            return {"type": "text", "text": block.text, **provider_fields(block)}
+            return with_fields({"type": "text", "text": block.text}, provider_fields(block))
         case Document():
             return _document(block)
         case ToolUse():
-            return {"type": "tool_use", "id": block.id, "name": block.name, **input_of(block)}
+            return with_input({"type": "tool_use", "id": block.id, "name": block.name}, block)
         case ToolResult():
             return _result(block)
         case Thinking(redacted=True):
-            return {"type": "redacted_thinking", "data": block.signature, **provider_fields(block)}
+            return with_fields({"type": "redacted_thinking", "data": block.signature}, provider_fields(block))
         case Thinking():
-            return {
-                "type": "thinking",
-                "thinking": block.thinking,
-                "signature": block.signature,
-                **provider_fields(block),
-            }
+            said = {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+            return with_fields(said, provider_fields(block))
         case Native():
             return block.block
 
@@ -81,20 +77,20 @@ def _document(block: Document) -> dict[str, Any]:
     media_type = block.source.media_type.partition(";")[0].strip().lower()
     source = {"type": "base64", "media_type": media_type, "data": block.source.data}
     kind = "image" if media_type.startswith("image/") else "document"
-    return {"type": kind, "source": source, **block.extra}
+    return with_fields({"type": kind, "source": source}, block.extra)
 
 
 def _result(block: ToolResult) -> dict[str, Any]:
     if block.is_error and not block.content:  # the API refuses an error that says nothing
         block = error_in_text(block)
     content = block.content if isinstance(block.content, str) else [_block(inner) for inner in block.content]
-    return {
+    said = {
         "type": "tool_result",
         "tool_use_id": block.tool_use_id,
         **({"content": content} if content else {}),
         **({"is_error": True} if block.is_error else {}),
-        **block.extra,
     }
+    return with_fields(said, block.extra)
 
 
 def server_part(block: Raw) -> ServerPart | None:

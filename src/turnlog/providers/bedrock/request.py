@@ -28,7 +28,7 @@ from turnlog.model.pieces import PIECE
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import input_of, provider_fields
+from turnlog.providers.extras import provider_fields, with_fields, with_input
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import Fields, fields_of, text_of
@@ -119,18 +119,19 @@ def _block(block: Block, place: str) -> dict[str, Any] | Raw:
         case Text() if not block.extra:
             return {"text": block.text}
         case Text():
-            return {"citationsContent": {"content": [{"text": block.text}], **provider_fields(block)}}
+            said = {"content": [{"text": block.text}]}
+            return {"citationsContent": with_fields(said, provider_fields(block))}
         case Document():
             return _document(block, place)
         case ToolUse():
-            return {"toolUse": {"toolUseId": block.id, "name": block.name, **input_of(block)}}
+            return {"toolUse": with_input({"toolUseId": block.id, "name": block.name}, block)}
         case ToolResult():
             return _result(block, place)
         case Thinking(redacted=True):
-            return {"reasoningContent": {"redactedContent": block.signature, **provider_fields(block)}}
+            return {"reasoningContent": with_fields({"redactedContent": block.signature}, provider_fields(block))}
         case Thinking():
-            reasoning = {"text": block.thinking, "signature": block.signature, **provider_fields(block)}
-            return {"reasoningContent": {"reasoningText": reasoning}}
+            thought = {"text": block.thinking, "signature": block.signature}
+            return {"reasoningContent": {"reasoningText": with_fields(thought, provider_fields(block))}}
         case Native():
             return block.block
 
@@ -139,7 +140,7 @@ def _document(block: Document, place: str) -> dict[str, Any]:
     """Return a document. The API wants each to have another name, of few characters, that says nothing to the model."""
     kind, form = MEDIA[block.source.media_type.partition(";")[0].strip().lower()]
     named = {"name": f"document-{sha256(place.encode()).hexdigest()[:12]}"} if kind == "document" else {}
-    return {kind: {"format": form, **named, "source": {"bytes": block.source.data}, **block.extra}}
+    return {kind: with_fields({"format": form, **named, "source": {"bytes": block.source.data}}, block.extra)}
 
 
 def _result(block: ToolResult, place: str) -> dict[str, Any]:
@@ -149,7 +150,8 @@ def _result(block: ToolResult, place: str) -> dict[str, Any]:
     content = [_block(inner, f"{place}/{number}") for number, inner in enumerate(nested)]
     # Not all models know a status, and success is what is meant without one.
     status = {"status": "error"} if block.is_error else {}
-    return {"toolResult": {"toolUseId": block.tool_use_id, "content": content, **status, **block.extra}}
+    said = {"toolUseId": block.tool_use_id, "content": content, **status}
+    return {"toolResult": with_fields(said, block.extra)}
 
 
 def server_part(block: Raw) -> ServerPart | None:

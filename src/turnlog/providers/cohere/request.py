@@ -24,7 +24,7 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import MESSAGE, is_only_fields, provider_fields
+from turnlog.providers.extras import MESSAGE, is_only_fields, provider_fields, with_fields
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.raw_json import fields_of, items_of
 from turnlog.providers.tool_choice import tool_choice
@@ -106,9 +106,10 @@ def _citations(blocks: Sequence[Block]) -> Iterator[Raw]:
 
 
 def _tool_call(call: ToolUse) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": arguments_text(call), **(fields_of(call.extra.get(FUNCTION)) or {})}
+    said = {"name": call.name, "arguments": arguments_text(call)}
+    function = with_fields(said, fields_of(call.extra.get(FUNCTION)) or {})
     beside = provider_fields(call, *_NOT_BESIDE, FUNCTION, ARGUMENTS, MALFORMED)
-    return {"id": call.id, "type": "function", "function": function, **beside}
+    return with_fields({"id": call.id, "type": "function", "function": function}, beside)
 
 
 def _content(blocks: Sequence[Block]) -> str | list[dict[str, Any] | Raw]:
@@ -124,13 +125,14 @@ def _content(blocks: Sequence[Block]) -> str | list[dict[str, Any] | Raw]:
 def _part(block: Block) -> dict[str, Any] | Raw:
     match block:
         case Text():
-            return {"type": "text", "text": block.text, **provider_fields(block, *_NOT_BESIDE)}
+            return with_fields({"type": "text", "text": block.text}, provider_fields(block, *_NOT_BESIDE))
         case Thinking():
-            return {"type": "thinking", "thinking": block.thinking, **provider_fields(block, *_NOT_BESIDE)}
+            return with_fields({"type": "thinking", "thinking": block.thinking}, provider_fields(block, *_NOT_BESIDE))
         case Document():
             media_type = block.source.media_type.partition(";")[0].strip().lower()
             url = f"data:{media_type};base64,{block.source.data}"
-            return {"type": "image_url", "image_url": {"url": url}, **provider_fields(block, *_NOT_BESIDE)}
+            image = {"type": "image_url", "image_url": {"url": url}}
+            return with_fields(image, provider_fields(block, *_NOT_BESIDE))
         case Native():
             return block.block
         case ToolUse() | ToolResult():

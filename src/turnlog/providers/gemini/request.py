@@ -13,7 +13,7 @@ from turnlog.errors import ContentError
 from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import provider_fields
+from turnlog.providers.extras import provider_fields, with_fields
 from turnlog.providers.gemini.schema import EndlessSchemaError, converted
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
@@ -145,7 +145,7 @@ def encode_message(carried: Carried) -> list[bytes]:
         _sign_foreign_call(parts)
     content = {"role": role, "parts": parts}
     for block in carried.blocks:
-        content |= fields_of(block.extra.get(CONTENT)) or {}
+        content = with_fields(content, fields_of(block.extra.get(CONTENT)) or {})
     return [encode(content)] if parts else []
 
 
@@ -198,14 +198,15 @@ def _think(block: Thinking, parts: list[Part]) -> str | None:
 def _part(block: Text | Document | ToolUse | ToolResult | Native) -> Part:
     match block:
         case Text():
-            return {"text": block.text, **_beside(block)}
+            return with_fields({"text": block.text}, _beside(block))
         case Document():
             source = block.source
-            return {"inline_data": {"mime_type": source.media_type, "data": source.data}, **_beside(block)}
+            data = {"mime_type": source.media_type, "data": source.data}
+            return with_fields({"inline_data": data}, _beside(block))
         case ToolUse():
-            inside = msgspec.json.decode(block.extra.get("functionCall", b"{}"), type=dict[str, Raw])
-            call = {"name": block.name, "args": block.input, **_id(block.id), **inside}
-            return {"functionCall": call, **_beside(block, "functionCall", MALFORMED)}
+            inside = fields_of(block.extra.get("functionCall")) or {}
+            call = with_fields({"name": block.name, "args": block.input, **_id(block.id)}, inside)
+            return with_fields({"functionCall": call}, _beside(block, "functionCall", MALFORMED))
         case ToolResult():
             return {"functionResponse": _result(block)}
         case Native():
@@ -224,7 +225,7 @@ def _result(block: ToolResult) -> dict[str, Any]:
     response = {"error" if block.is_error is True else "result": text}
     native = [part.block for part in content if isinstance(part, Native)]
     result = {"name": block.name, "response": response, **({"parts": native} if native else {})}
-    return {**result, **_id(block.tool_use_id), **block.extra}
+    return with_fields({**result, **_id(block.tool_use_id)}, block.extra)
 
 
 # The body around the contents

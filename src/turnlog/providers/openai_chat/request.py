@@ -30,6 +30,7 @@ from turnlog.providers.extras import (
     is_only_fields,
     message_fields,
     provider_fields,
+    with_fields,
 )
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.openai_chat.fields import DETAILS, OWN, PART, SENT_IN, THINKING_FIELDS
@@ -67,7 +68,8 @@ def encode_message(carried: Carried, *, home: bool, fields: Collection[str]) -> 
 
 def _tool_message(result: ToolResult) -> dict[str, Any]:
     content = result.content if isinstance(result.content, str) else _content(result.content)
-    return {"role": "tool", "tool_call_id": result.tool_use_id, "content": content} | provider_fields(result, CALL_TYPE)
+    said = {"role": "tool", "tool_call_id": result.tool_use_id, "content": content}
+    return with_fields(said, provider_fields(result, CALL_TYPE))
 
 
 def _assistant_messages(blocks: Sequence[Block], *, home: bool, fields: Collection[str]) -> list[dict[str, Any]]:
@@ -126,10 +128,10 @@ def _tool_call(call: ToolUse) -> dict[str, Any]:
     kind = text_of(call.extra.get(CALL_TYPE)) or "function"
     text = custom_input(call)
     inside, given = ("function", {"arguments": arguments_text(call)}) if text is None else ("custom", {"input": text})
-    named = {"name": call.name, **given, **(fields_of(extra.pop(inside, None)) or {})}
+    named = with_fields({"name": call.name, **given}, fields_of(extra.pop(inside, None)) or {})
     # A type that turnlog does not know has its own field, and perhaps no function.
     whose = {} if kind in extra else {inside: named}
-    return {"id": call.id, "type": kind} | whose | extra
+    return with_fields({"id": call.id, "type": kind} | whose, extra)
 
 
 def _further(block: Block) -> Fields:
@@ -145,14 +147,14 @@ def _content(blocks: Sequence[Block]) -> str | list[Any]:
 def _part(block: Block) -> dict[str, Any] | Raw:
     match block:
         case Text():
-            return {"type": "text", "text": block.text} | _further(block)
+            return with_fields({"type": "text", "text": block.text}, _further(block))
         case Document():
-            return _document_part(block) | provider_fields(block, FILE_NAME, *_LEFT_OUT)
+            return with_fields(_document_part(block), provider_fields(block, FILE_NAME, *_LEFT_OUT))
         case Native():
             return block.block
         case Thinking():
             thinking = [{"type": "text", "text": block.thinking}]
-            return {"type": "thinking", "thinking": thinking} | (fields_of(block.extra.get(PART)) or {})
+            return with_fields({"type": "thinking", "thinking": thinking}, fields_of(block.extra.get(PART)) or {})
         case ToolUse() | ToolResult():
             raise AssertionError(f"{type(block).__name__} is no part of a content")
         case _:

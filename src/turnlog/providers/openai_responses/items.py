@@ -29,7 +29,7 @@ from turnlog.model import (
 )
 from turnlog.providers.body import encode
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import CALL_TYPE, custom_call, custom_input, extras, provider_fields
+from turnlog.providers.extras import CALL_TYPE, custom_call, custom_input, extras, provider_fields, with_fields
 from turnlog.providers.raw_json import Fields, fields_of, objects_of, read_object, text_of, text_or_json
 
 ITEM = "item"
@@ -176,7 +176,8 @@ def encode_message(carried: Carried) -> list[bytes]:
             items += [_item(block) for block in blocks]
         else:
             content = [_own_part(block) if carried.role == "assistant" else _input_part(block) for block in blocks]
-            items.append({"type": "message", "role": carried.role} | read_object(message) | {"content": content})
+            fields = {name: value for name, value in read_object(message).items() if name != "content"}
+            items.append(with_fields({"type": "message", "role": carried.role}, fields) | {"content": content})
     return [encode(item) for item in items]
 
 
@@ -194,21 +195,23 @@ def _own_part(block: Block) -> dict[str, Any] | Raw:
         return _input_part(block)
     further = provider_fields(block, ITEM, REFUSAL)
     if bytes(block.extra.get(REFUSAL, b"")) == b"true":
-        return {"type": "refusal", "refusal": block.text} | further
-    part: dict[str, Any] = {"type": "output_text", "text": block.text, "annotations": []}
-    return part | further
+        return with_fields({"type": "refusal", "refusal": block.text}, further)
+    said = {"type": "output_text", "text": block.text, "annotations": further.get("annotations", [])}
+    return with_fields(said, further)
 
 
 def _input_part(block: Block) -> dict[str, Any] | Raw:
     match block:
         case Text():
-            return {"type": "input_text", "text": block.text} | block.extra
+            return with_fields({"type": "input_text", "text": block.text}, block.extra)
         case Document():
             media_type = block.source.media_type.partition(";")[0].strip().lower()
             data = f"data:{media_type};base64,{block.source.data}"
             if media_type in IMAGES:
-                return {"type": "input_image", "image_url": data, "detail": "auto"} | block.extra
-            return {"type": "input_file", "filename": FILE_NAMES[media_type], "file_data": data} | block.extra
+                image = {"type": "input_image", "image_url": data, "detail": block.extra.get("detail", "auto")}
+                return with_fields(image, block.extra)
+            name = block.extra.get("filename", FILE_NAMES[media_type])
+            return with_fields({"type": "input_file", "filename": name, "file_data": data}, block.extra)
         case Native():
             return block.block
         case Thinking() | ToolUse() | ToolResult():
@@ -230,11 +233,11 @@ def _item(block: Block) -> dict[str, Any]:
             given = {"arguments": arguments_text(block)}
             if (text := custom_input(block)) is not None:
                 item, given = item | {"type": "custom_tool_call"}, {"input": text}
-            return item | given | _further(block, ARGUMENTS, CALL_TYPE, MALFORMED)
+            return with_fields(item | given, _further(block, ARGUMENTS, CALL_TYPE, MALFORMED))
         case ToolResult():
             kind = "custom_tool_call_output" if CALL_TYPE in block.extra else "function_call_output"
             item = {"type": kind, "call_id": block.tool_use_id, "output": _output(block.content)}
-            return item | provider_fields(block, CALL_TYPE)
+            return with_fields(item, provider_fields(block, CALL_TYPE))
 
 
 def _reasoning(block: Thinking) -> dict[str, Any]:
@@ -245,7 +248,8 @@ def _reasoning(block: Thinking) -> dict[str, Any]:
         "id": f"rs_{hashlib.sha256(made_from.encode()).hexdigest()[:48]}",
         "summary": [{"type": "summary_text", "text": block.thinking}] if block.thinking else [],
     }
-    return item | _further(block) | ({"encrypted_content": block.signature} if block.signature else {})
+    further = {name: value for name, value in _further(block).items() if name != "type"}
+    return item | further | ({"encrypted_content": block.signature} if block.signature else {})
 
 
 def _further(block: Thinking | ToolUse, *left_out: str) -> Fields:
