@@ -156,6 +156,7 @@ class BlockRules:
         with malformed_texts():
             text = document_text(block, self.long)
         if text is not None and self._capabilities.text_documents:
+            self._lose_extra(block, message, place)
             return self.text(Text(text=named_text(text, name)), message, place)
         if self._target.on_loss == "error":
             role = "" if message.role == "user" else f" of {message.role} turns"
@@ -164,6 +165,7 @@ class BlockRules:
             )
         if text is not None:
             self.lose("downgraded", message.turn, "document", f"{media_type} as plain text", place)
+            self._lose_extra(block, message, place)
             return self.text(Text(text=named_text(text, name)), message, place)
         self.lose("dropped", message.turn, "document", f"a line of text in place of {media_type}", place)
         with malformed_texts():
@@ -193,6 +195,8 @@ class BlockRules:
             reason = f"it is of {block.provider!r}, another provider, api or model"
         elif not self._capabilities.native or (message.role == "system" and self._capabilities.system == "joined"):
             reason = "the wire has no place for it"
+        elif bytes(block.block)[:1] != b"{":
+            reason = "it is no JSON object"
         else:
             return [self._own(block, message, place)]
         self.refuse_or_drop("native", reason, message, place)
@@ -232,6 +236,12 @@ class BlockRules:
             if name != ARGUMENTS and not says_nothing(block.extra[name]):
                 self.refuse_or_drop(name, "it is of another provider, api or model", message, place)
         return msgspec.structs.replace(block, extra={})
+
+    def _lose_extra(self, block: Document, message: Message, place: int) -> None:
+        """Take note of the further keys of a document that goes as text, such as its title."""
+        for name in sorted(block.extra):
+            if not says_nothing(block.extra[name]):
+                self.refuse_or_drop(name, "the document goes as text, which has no place for it", message, place)
 
     def _own(self, block: _B, message: Message, place: int) -> _B:
         """Return a block that goes back to its model as it is, and take note of what the wire has no place for.

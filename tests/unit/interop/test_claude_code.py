@@ -638,6 +638,8 @@ def test_base64_image_becomes_a_document(tmp_path: Path, log: TurnLog) -> None:
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"q": "x"}},
         URL_IMAGE,
         {"type": "image", "source": {"type": "base64", "data": "AA=="}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "***not base64***"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": 7}},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA==", "detail": "high"}},
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hello"}},
         {"type": "text"},

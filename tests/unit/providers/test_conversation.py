@@ -318,6 +318,29 @@ def test_native_block_goes_back_to_its_model_unchanged() -> None:
     assert found.lost == []
 
 
+def test_native_block_that_is_no_object_is_left_out() -> None:
+    """No wire has a block that is a text or a number: a request with one is refused by its API, or cannot be made."""
+    for block in (b'"s"', b"1", b"[]", b"null"):
+        content = b'[{"type":"text","text":"a"},{"type":"native","provider":"here","block":' + block + b"}]"
+        found = carry(Message(turn="t", role="assistant", content_json=content, **OWN))
+        assert [(loss.block, loss.why) for loss in found.losses] == [("native", "it is no JSON object")]
+        assert [block["type"] for block in found.messages[0]["blocks"]] == ["text"]
+
+
+@pytest.mark.parametrize("text_documents", [True, False])
+def test_keys_of_a_document_that_goes_as_text_are_reported(text_documents: bool) -> None:
+    """As those of one that goes as it is: a text has no place for them, whoever wrote it."""
+    wire = Capabilities(documents=("image/*",), text_documents=text_documents)
+    named = document("text/plain") | {"title": "Q3 report", "citations": {"enabled": True}, "context": None}
+    found = carry(message("user", "a", named, turn="t", **OWN), capabilities=wire)
+    assert [block.get("text") for block in found.messages[0]["blocks"]] == ["a", "hello"]
+    told = [] if text_documents else ["document"]
+    assert [loss.block for loss in found.losses] == [*told, "citations", "title"]
+    if text_documents:
+        with pytest.raises(UnsupportedContentError, match="citations, because the document goes as text"):
+            carry(message("user", "a", named, turn="t", **OWN), capabilities=wire, on_loss="error")
+
+
 @pytest.mark.parametrize("block", [_thinking(), _NATIVE], ids=["thinking", "native"])
 def test_losses_can_be_refused(block: dict[str, Any]) -> None:
     """With `on_loss="error"`, thinking and native blocks that cannot go along are refused."""

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.interop.marked import begins
+from turnlog.interop.marked import begins, is_text, text_pieces
 from turnlog.model import parse_content
+from turnlog.model.pieces import is_base64
 
 PROVIDER = "anthropic"
 API = "messages"
@@ -57,8 +58,10 @@ def _tool_result(raw: bytes, record: dict[str, Raw], model: str | None) -> bytes
 
 
 def _is_base64(record: dict[str, Raw]) -> bool:
-    source = record.get("source", Raw(b"null"))
-    return begins(source, b"{") and _source.decode(source).get("type") == Raw(b'"base64"')
+    told = record.get("source", Raw(b"null"))
+    source = _source.decode(told) if begins(told, b"{") else {}
+    data = source.get("data")
+    return source.get("type") == Raw(b'"base64"') and is_text(data) and is_base64(text_pieces(data))
 
 
 def _is_block(candidate: bytes) -> bool:

@@ -316,10 +316,10 @@ _SPACE = rb"(?:[\t ]++|%b)" % "|".join(_SPACES).encode()
 """Blanks of a line. No control character: they are shown as others."""
 _HTML = re.compile(rb"<[!/?A-Za-z]")
 _STRUCTURE = re.compile(
-    rb"(?m)^[\t >*+\-0-9.)]*(?:#{1,6}(?:%b|$)|(?:=++|-++)%b*+$|\[(?:[^\]\\]|\\[\x00-\xff]){1,999}\]:)"
+    rb"(?m)^[\t >*+\-0-9.)]*(?:#{1,6}(?:%b|$)|(?:=++|-++)%b*+$|\[(?:[^\]\\]|\\[\x00-\xff]){1,3999}\]:)"
     % (_SPACE, _SPACE)
 )
-"""A heading, its underline, and what a link refers to; also in a list or a quotation."""
+"""A heading, its underline, and what a link refers to, in 999 characters at most; also in a list or a quotation."""
 _FENCE = re.compile(rb"```|~~~")
 
 _PARSED_BYTES_MAX = PIECE

@@ -288,7 +288,7 @@ def _salvaged(text: str) -> Iterator[tuple[bytes, str | None]]:
     while at < len(text) and text[at] != "]":
         try:
             _, end = decoder.raw_decode(text, at)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also of numbers that have too many digits for Python
             yield b"", f"not JSON from here to the end of the file ({str(error).partition(':')[0].lower()})"
             return
         yield text[at:end].encode(errors="surrogateescape"), None

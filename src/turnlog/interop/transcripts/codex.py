@@ -42,6 +42,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.lines import JsonLines, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
+from turnlog.interop.usage import added
 from turnlog.model import ARGUMENTS, MALFORMED, Block, Text, Thinking, ToolUse, Usage, content_bytes
 from turnlog.model.blocks import parse_content
 from turnlog.providers.openai_responses.items import Owner, blocks_of
@@ -120,6 +121,8 @@ class _Reader:
         """What the last turn can still get: `assistant`, `results`, or nothing more."""
         self._before: list[int | None] = []
         """What each turn of the user continues, of those that were not taken back."""
+        self._counted: Raw | None = None
+        """What all calls had taken together when the last one was counted."""
 
     def take(self, line: Given) -> None:
         """Take the next line."""
@@ -300,16 +303,21 @@ class _Reader:
         entries = self._builder.entries
         replies = (entry for entry in reversed(entries[-2:]) if entry.role == "assistant")
         entry = next(replies, None)
-        if entry is None or entry.usage is not None:
+        # It is told again now and then; two calls can be in one turn, and what they took together says which is new.
+        total = info.get("total_token_usage")
+        is_again = total == self._counted if total is not None else entry is not None and entry.usage is not None
+        if entry is None or is_again:
             return
+        self._counted = total
         cached, reasoning = count(told, "cached_input_tokens"), count(told, "reasoning_output_tokens")
         entry.counted = piece
-        entry.usage = Usage(
+        took = Usage(
             input_tokens=max(0, count(told, "input_tokens") - cached),
             cache_read_input_tokens=cached,
             output_tokens=max(0, count(told, "output_tokens") - reasoning),
             reasoning_tokens=reasoning,
         )
+        entry.usage = took if entry.usage is None else added(entry.usage, took)
 
 
 def _calls(item: Fields, owner: Owner) -> list[Block] | None:

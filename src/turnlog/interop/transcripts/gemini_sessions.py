@@ -330,7 +330,13 @@ class _MessageReader:
             is_all = is_all and is_whole
             if block is not None:
                 blocks.append(block)
-        fresh = list((Counter(blocks) - self.spoken).elements())
+        said = self.spoken.copy()
+        fresh: list[bytes] = []
+        for block in blocks:
+            if said[block] > 0:
+                said[block] -= 1
+            else:
+                fresh.append(block)
         self.spoken += Counter(fresh)
         return fresh, is_all
 

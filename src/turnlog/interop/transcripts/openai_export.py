@@ -29,7 +29,7 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.lines import name_of
-from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Path, Role, without
+from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Part, Path, Role, without
 from turnlog.model import normal_stop_reason
 
 PROVIDER = "openai"
@@ -128,6 +128,8 @@ class _Node:
         self._message = fields(self._raw)
         self._content = fields(self._message.get("content"))
         self._assets: list[Given] = []
+        self._places: list[int] = []
+        """Before which block of the content each of these stands."""
         self._transcriptions: list[Given] = []
 
     def take(self) -> None:
@@ -152,6 +154,7 @@ class _Node:
         role: Role = _ROLES.get(speaker, "user")
         if kind in _CONTEXTS:
             role = "system"
+        self._as_said = blocks
         if speaker == "assistant":
             blocks, call = self._said(kind, blocks)
         elif speaker == "tool" and call is not None and not call.answered and (blocks or self._assets):
@@ -201,6 +204,22 @@ class _Node:
             block = document_block(record["media_type"], record["data"])
             session = conversation.id
             builder.piece(asset, "file", turn=turn, blocks=[block], moved=[("data",)], time=time, session=session)
+        if self._assets and blocks and blocks is self._as_said:
+            self._put_in_order(builder.entries[turn].parts)
+
+    def _put_in_order(self, parts: list[Part]) -> None:
+        """Put each file where it stands in the message, between the blocks that the message has itself."""
+        first = len(parts) - len(self._assets)
+        said, files = parts[first - 1], parts[first:]
+        del parts[first - 1 :]
+        at = 0
+        for place, file in zip(self._places, files, strict=True):
+            if place > at:
+                parts.append(Part(piece=said.piece, blocks=said.blocks[at:place]))
+                at = place
+            parts.append(file)
+        if at < len(said.blocks):
+            parts.append(Part(piece=said.piece, blocks=said.blocks[at:]))
 
     def _blocks(self, kind: str) -> list[bytes]:
         """Return what the content says; `_moved` has the fields that it is made of."""
@@ -208,7 +227,14 @@ class _Node:
         self._moved: list[str] = []
         if kind in ("text", "multimodal_text"):
             self._moved = ["parts"]
-            return [block for part in items(content.get("parts")) if (block := self._part(part)) is not None]
+            said: list[bytes] = []
+            for part in items(content.get("parts")):
+                block = self._part(part)
+                if block is not None:
+                    said.append(block)
+                elif len(self._places) < len(self._assets):
+                    self._places.append(len(said))
+            return said
         if kind == "thoughts":
             self._moved = ["thoughts"]
             return [_thought(each) for each in items(content.get("thoughts"))]

@@ -211,6 +211,7 @@ def test_markdown_keeps_hostile_text_in_a_fence_that_it_cannot_end(log: TurnLog)
 @pytest.mark.parametrize(
     "text",
     [
+        "[" + "é" * 600 + ']: http://example.org "hidden"',
         *("# a heading", "a\n-", "a\n==", "> ## a heading", "- # a heading", "1. a\n\n   > b\n   > --"),
         *(
             "<b>x",

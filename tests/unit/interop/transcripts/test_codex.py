@@ -269,6 +269,25 @@ def test_history_that_was_replaced_is_told(path: Path, message: str) -> None:
         assert windows(log, take(log, "codex", path)) == [said]
 
 
+def test_calls_of_one_turn_count_together(path: Path) -> None:
+    """What is told again of one does not; where it is not said what all took, one counts."""
+
+    def both(second: int, given: int, said: int, total: int | None) -> dict[str, Any]:
+        told = tokens(second, given, said)
+        told["payload"]["info"] |= {} if total is None else {"total_token_usage": {"total_tokens": total}}
+        return told
+
+    for totals, found in (((20, 20, 34, 34), 17), ((None,) * 4, 10)):
+        first, again, second, once_more = totals
+        lines = [meta(0, "s-1"), user(1, "a"), reply(2, "b"), both(3, 10, 10, first), both(3, 10, 10, again)]
+        lines += [reply(4, "c"), both(5, 7, 7, second), both(6, 7, 7, once_more)]
+        path.write_bytes(written(lines))
+        with TurnLog.open("memory://") as log:
+            take(log, "codex", path)
+            usage = log.feeds.total_usage().usage
+        assert (usage.input_tokens, usage.output_tokens) == (found, found)
+
+
 def test_usage_that_comes_after_its_reply_was_recorded_is_told(path: Path) -> None:
     """Once, with its line; where more of the reply comes with it, that has it."""
     lines = [meta(0, "s-1"), user(1, "a"), reply(2, "b"), tokens(3, 100, 10)]

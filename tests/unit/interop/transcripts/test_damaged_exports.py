@@ -145,6 +145,16 @@ def test_list_that_is_none_is_refused(format: str) -> None:
         check(one(format, content, "conversations.json"))
 
 
+def test_list_that_breaks_off_behind_a_number_of_thousands_of_digits_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    """Python reads no such number where the list has to be read item by item."""
+    sound = test_openai_export.written(test_openai_export.conversation([test_openai_export.node("r", None)]))
+    path = tmp_path / "conversations.json"
+    path.write_bytes(sound.rstrip()[:-1] + b',{"n":' + b"9" * 5000 + b"},{")
+    with TurnLog.open("memory://") as log:
+        report = log.import_transcript("openai-export", path)
+    assert (report.places, ["not JSON from here" in problem.what for problem in report.problems]) == (2, [True])
+
+
 def test_one_file_that_cannot_be_read_does_not_lose_the_rest(tmp_path: Path) -> None:
     """Neither a list of conversations beside others, nor an image."""
     files = EXPORTS["openai-export"]()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.interop.transcripts.promises import check_erasing, check_growing, check_importing, take
+from tests.unit.interop.transcripts.promises import blocks_of, check_erasing, check_growing, check_importing, take
 from tests.unit.interop.transcripts.test_gemini_cli import MESSAGES, TOKENS, WHEN, call, looked, message, written
 
 from turnlog import TurnLog
@@ -61,6 +61,20 @@ def taken(path: Path, *records: Any) -> tuple[list[list[str]], list[str]]:
 def said(id: str, text: Any, kind: str = "user") -> dict[str, Any]:
     """Return a message."""
     return message(kind, id, text)
+
+
+def test_texts_of_a_message_stay_in_their_order(path: Path) -> None:
+    """Also where one comes twice, and where the message is written again with more."""
+    texts = [{"text": text} for text in ("yes", "no", "yes", "maybe")]
+    path.write_bytes(lines({"sessionId": "s-1", "kind": "main"}, said("1", texts[:2]), said("1", texts)))
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "gemini-cli", path).heads
+        assert [text for turn in log.ancestry(head) for _, text in blocks_of(log, turn.id)] == [
+            "yes",
+            "no",
+            "yes",
+            "maybe",
+        ]
 
 
 def test_message_that_is_written_again_is_one_turn(path: Path) -> None:

@@ -1,6 +1,7 @@
 """Data exports of ChatGPT."""
 
 import json
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -12,6 +13,7 @@ from turnlog import TurnLog
 from turnlog.errors import FormatError
 from turnlog.interop import formats
 from turnlog.interop.transcripts import Problem, TranscriptReport
+from turnlog.model import Document, Text
 from turnlog.record.findings import Found, Place
 
 
@@ -177,6 +179,29 @@ def test_images_of_the_zip_are_in_the_turn(tmp_path: Path) -> None:
         Problem(place=1, what="the file 'sediment://file_gone' is not in the export: kept as a native block"),
     )
     assert report.pieces == {"conversation": 1, "file": 1, "message": 1, "transcription": 1}
+
+
+def test_images_stand_where_they_stood(tmp_path: Path) -> None:
+    """Between the texts that speak of them."""
+    cat, dog = (
+        {"content_type": "image_asset_pointer", "asset_pointer": f"file-service://file-{name}"} for name in ("A1", "B2")
+    )
+    parts = [cat, "what is in the first?", "Now", dog, "the second?", cat]
+    nodes = [node("u", None, "user", {"content_type": "multimodal_text", "parts": parts})]
+    path = tmp_path / "export.zip"
+    with ZipFile(path, "w") as file:
+        file.writestr("conversations.json", written(conversation(nodes)))
+        file.writestr("images/file-A1-cat.png", b"cat")
+        file.writestr("images/file-B2-dog.png", b"dog")
+    check_importing("openai-export", path)
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "openai-export", path).heads
+        said = [
+            block.text if isinstance(block, Text) else b64decode(block.source.data).decode()
+            for block in log.content(head)
+            if isinstance(block, Text | Document)
+        ]
+    assert said == ["cat", "what is in the first?", "Now", "dog", "the second?", "cat"]
 
 
 def test_message_that_is_exported_otherwise_does_not_repeat_what_it_says(tmp_path: Path) -> None:
