@@ -16,7 +16,14 @@ from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from turnlog.errors import StoreBusyError, StoreError, StoreFullError, StoreOpenError, StoreReadOnlyError
+from turnlog.errors import (
+    SchemaError,
+    StoreBusyError,
+    StoreError,
+    StoreFullError,
+    StoreOpenError,
+    StoreReadOnlyError,
+)
 from turnlog.feeds.postgres_ahead import AheadConnection, AheadCursor
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
@@ -335,6 +342,11 @@ class PostgresTarget(Target):
                     db.execute(self.statement(statement).encode())
             except psycopg.Error as error:
                 raise not_made(projection, statement, error.diag.message_primary or str(error)) from error
+        for table in projection.tables:
+            with self._transient():
+                found = db.execute("SELECT to_regclass(quote_ident(%s))", (table,)).fetchall()
+            if found == [(None,)]:
+                raise SchemaError(f"projection {projection.name!r}: its schema makes no table {table!r}")
 
     def statement(self, given: str) -> str:
         """Return a statement of a projection that makes a table as it is to be run."""
@@ -449,7 +461,7 @@ class PostgresTarget(Target):
         """Move what was built beside, in one transaction.
 
         Raises:
-            StoreError: something of somebody else's rests on the tables that it has now.
+            SchemaError: something of somebody else's rests on the tables that it has now.
         """
         assert isinstance(built, PostgresTarget)
         schema, other = sql.Identifier(self.schema), sql.Identifier(built.schema)
@@ -483,11 +495,14 @@ class PostgresTarget(Target):
                 try:
                     with db.connection.transaction():
                         db.execute(statement.format(_verbatim(kind), sql.Identifier(self.schema), _verbatim(each)))
-                except errors.DependentObjectsStillExist:
+                except errors.DependentObjectsStillExist as error:
                     # A trigger may have been made later than what it calls: that goes in the next round.
                     in_use.append((kind, each))
                     if len(in_use) == len(left):
-                        raise
+                        why = error.diag.message_detail or error.diag.message_primary
+                        raise SchemaError(
+                            f"projection {name!r} cannot be built anew: {why}: take that away first"
+                        ) from error
             left = in_use
 
     @staticmethod

@@ -154,6 +154,7 @@ class SQLiteTarget(Target, Resting):
 
     def make(self, db: sqlite3.Cursor, projection: Projection) -> None:
         """Make the tables of a projection."""
+        there = {name for (name,) in db.execute(_TABLES).fetchall()}
         for statement in projection.schema:
             try:
                 db.execute(statement)
@@ -164,6 +165,14 @@ class SQLiteTarget(Target, Resting):
         for table in projection.tables:
             if not db.execute("SELECT 1 FROM pragma_table_info(?)", (table,)).fetchall():
                 raise SchemaError(f"projection {projection.name!r}: its schema makes no table {table!r}")
+        named = [*projection.tables, *projection.objects]
+        for (table,) in db.execute(_TABLES).fetchall():
+            # What a virtual table makes for itself begins with its name.
+            if table not in there and table not in named and not any(table.startswith(f"{name}_") for name in named):
+                raise SchemaError(
+                    f"projection {projection.name!r}: its schema makes {table!r}, which is in neither its "
+                    "tables nor, as what others fill, its objects: name it there"
+                )
 
     def load(self, db: sqlite3.Cursor, name: str) -> State | None:
         """Return how far a projection has come."""
@@ -266,9 +275,15 @@ class SQLiteTarget(Target, Resting):
             with self.transaction() as db:
                 self._take_away(db, projection.name)
                 self.make(db, projection)
-                for table in projection.tables:
-                    _copy(source, db, table)
-                projection.copied(db)
+                try:
+                    _copy_all(source, db, projection.tables)
+                    projection.copied(db)
+                except sqlite3.Error as error:
+                    if self.is_transient(error):
+                        raise
+                    raise SchemaError(
+                        f"projection {projection.name!r} is built and cannot be put in its place: {error}"
+                    ) from error
                 self.save(db, projection, state)
         built.discard()
 
@@ -347,7 +362,8 @@ class SQLiteTarget(Target, Resting):
         rows = db.execute("SELECT objects FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
         for (objects,) in rows:
             for each in msgspec.json.decode(objects, type=list[str]):
-                db.execute(f"DROP TABLE IF EXISTS {_quoted(each)}")
+                is_view = db.execute("SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ?", (each,)).fetchall()
+                db.execute(f"DROP {'VIEW' if is_view else 'TABLE'} IF EXISTS {_quoted(each)}")
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""
@@ -533,6 +549,9 @@ def _kept_open(connection: Connection) -> Generator[None]:
         connection.set_authorizer(None)
 
 
+_WITHOUT_ROWID = re.compile(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*\Z", re.IGNORECASE)
+"""How the statement of a table ends that has no rowids."""
+
 _REFUSED = "authorizer malfunction"
 """What SQLite says of a statement where it is answered neither that it may run nor that it may not."""
 
@@ -546,13 +565,48 @@ taken for a denial by `sqlite3`, which drops it.
 """
 
 
+_TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+"""The names of all tables and views."""
+
+
+def _copy_all(source: sqlite3.Cursor, db: sqlite3.Cursor, tables: Sequence[str]) -> None:
+    """Have the rows in tables that were built: no more where the schema has put some there, or triggers do."""
+    with suppress(sqlite3.IntegrityError):
+        _copy_each(source, db, tables)
+        if all(_count(db, table) == _count(source, table) for table in tables):
+            return
+    # What one is given, triggers of another one have put there too: now none of them acts.
+    found = db.execute("SELECT name, sql, tbl_name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+    triggers = [(name, statement) for name, statement, table in found if table in tables]
+    for name, _ in triggers:
+        db.execute(f"DROP TRIGGER {_quoted(name)}")
+    _copy_each(source, db, tables)
+    for _, statement in triggers:
+        db.execute(statement)
+
+
+def _copy_each(source: sqlite3.Cursor, db: sqlite3.Cursor, tables: Sequence[str]) -> None:
+    for table in tables:
+        db.execute(f"DELETE FROM {_quoted(table)}")
+        _copy(source, db, table)
+
+
+def _count(db: sqlite3.Cursor, table: str) -> int:
+    [(count,)] = db.execute(f"SELECT COUNT(*) FROM {_quoted(table)}").fetchall()
+    return count
+
+
 def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:
+    [(options,)] = source.execute(
+        "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+    ).fetchall()
+    ordered = "" if _WITHOUT_ROWID.search(options) else " ORDER BY rowid"
     columns = [name for _, name, *_ in source.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()]
     marks = ", ".join("?" * len(columns))
     names = ", ".join(map(_quoted, columns))
     db.executemany(
         f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})",
-        _rows(source.connection, f"SELECT {names} FROM {_quoted(table)} ORDER BY rowid"),
+        _rows(source.connection, f"SELECT {names} FROM {_quoted(table)}{ordered}"),
     )
 
 

@@ -16,7 +16,7 @@ from tests.servers.roles import Roles
 
 import turnlog.feeds
 from turnlog import TurnLog
-from turnlog.errors import StoreBusyError, StoreError, StoreOpenError, StoreReadOnlyError
+from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreOpenError, StoreReadOnlyError
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.postgres_target import PostgresTarget
 from turnlog.feeds.projection import Projection, projection
@@ -321,12 +321,24 @@ def test_what_rests_on_the_old_tables_is_not_dropped(
     runner = Runner(log.store, target, [Words()])
     runner.run()
     run(kept_postgres_url, "CREATE VIEW public.mine AS SELECT * FROM views.words")
-    with pytest.raises(StoreError, match="other objects depend on it"):
+    why = r"'acme.words' cannot be built anew: view public.mine depends on table words: take that away first"
+    with pytest.raises(SchemaError, match=why):
         runner.rebuild("acme.words")
     assert total(kept_postgres_url) == (1, 2)
     assert schemas(kept_postgres_url) == ["views"]
     run(kept_postgres_url, "DROP VIEW public.mine")
     assert runner.rebuild("acme.words").error is None
+
+
+def test_table_that_the_schema_does_not_make_is_named(log: TurnLog, target: PostgresTarget) -> None:
+    """Before anything is folded."""
+
+    class Bad(Words):
+        tables = ("words", "others")
+
+    log.add_turn("one")
+    with pytest.raises(SchemaError, match=r"'acme\.words': its schema makes no table 'others'"):
+        Runner(log.store, target, [Bad()]).run()
 
 
 def test_reader_sees_the_old_tables_to_its_end(log: TurnLog, target: PostgresTarget) -> None:

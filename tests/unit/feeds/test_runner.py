@@ -528,6 +528,79 @@ def test_table_that_the_schema_does_not_make_is_named(log: TurnLog) -> None:
         runner(log, SQLiteTarget(":memory:"), bad).run()
 
 
+class Counted(Projection):
+    """Turns, with rows that the schema has, rows that a trigger adds, and a view."""
+
+    name = "counted"
+    schema = (
+        "CREATE TABLE sums (n INTEGER)",
+        "INSERT INTO sums VALUES (0)",
+        "CREATE TABLE log (turn TEXT, place INTEGER, PRIMARY KEY (turn)) WITHOUT ROWID",
+        "CREATE TABLE turns (turn TEXT)",
+        "CREATE TRIGGER also AFTER INSERT ON turns BEGIN INSERT INTO log VALUES (NEW.turn, 1); END",
+        "CREATE VIEW shown AS SELECT turn FROM turns",
+    )
+    topics = ("gpt.turn",)
+    objects = ("shown",)
+
+    def fold(self, db: AnyCursor, event: LogEvent) -> None:
+        """Count a turn."""
+        run(db, "UPDATE sums SET n = n + 1")
+        run(db, "INSERT INTO turns VALUES (?)", event.id)
+
+
+@pytest.mark.parametrize("tables", [("sums", "log", "turns"), ("turns", "log", "sums"), ("log", "sums", "turns")])
+def test_what_is_built_is_put_in_place_as_it_is(log: TurnLog, tables: Sequence[str]) -> None:
+    """Rows of the schema, and of triggers, are there once; tables without rowids and views can be built anew."""
+    given = type("Given", (Counted,), {"tables": tables})()
+    target = SQLiteTarget(":memory:")
+    turns = [log.add_turn(text).id for text in ("one", "two", "three")]
+    for again in range(3):
+        if again:
+            runner(log, target, given).rebuild("counted")
+        else:
+            runner(log, target, given).run()
+        with target.reader() as db:
+            assert db.execute("SELECT n FROM sums").fetchall() == [(len(turns),)]
+            for table in ("turns", "log", "shown"):
+                assert db.execute(f"SELECT turn FROM {table} ORDER BY turn").fetchall() == [(turn,) for turn in turns]
+        turns.append(log.add_turn("more").id)
+        runner(log, target, given).run()
+        with target.reader() as db:  # triggers are there again
+            assert db.execute("SELECT COUNT(*) FROM log").fetchall() == [(len(turns),)]
+
+
+def test_table_that_a_projection_does_not_name_is_refused(log: TurnLog) -> None:
+    """It could not be put in place, nor taken away; the others are brought up to date."""
+    bad = made("bad", ["CREATE TABLE x (y integer)", "CREATE TABLE z (y integer)"], ["x"])
+    target = SQLiteTarget(":memory:")
+    turn = log.add_turn("one")
+    with pytest.raises(SchemaError, match="'bad': its schema makes 'z', which is in neither its tables"):
+        runner(log, target, bad, Words()).run()
+    assert rows(target) == [(turn.id, 1)]
+
+
+def test_projection_that_cannot_be_put_in_place_keeps_no_other_from_going_on(log: TurnLog) -> None:
+    """It is named, and the table stays that was there."""
+
+    class Bad(Words):
+        name = "bad"
+        schema = ("CREATE TABLE bad (turn TEXT)",)
+        tables = ("bad",)
+
+        def fold(self, db: AnyCursor, event: LogEvent) -> None:
+            run(db, "INSERT INTO bad VALUES (?)", event.id)
+
+        def copied(self, db: AnyCursor) -> None:
+            run(db, "INSERT INTO gone VALUES (1)")
+
+    target = SQLiteTarget(":memory:")
+    turn = log.add_turn("one")
+    with pytest.raises(SchemaError, match="'bad' is built and cannot be put in its place: no such table: gone"):
+        runner(log, target, Bad(), Words()).run()
+    assert rows(target) == [(turn.id, 1)]
+
+
 @pytest.mark.parametrize("field", ["topics", "schema", "tables"])
 def test_lists_of_a_projection_are_lists_of_texts(field: str) -> None:
     """A function's and a class's, when it is defined."""
