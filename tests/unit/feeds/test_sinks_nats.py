@@ -74,6 +74,21 @@ def test_stream_takes_each_event_once(filed: TurnLog, nats_url: str, prefix: str
     assert found == list(range(1, 602))
 
 
+def test_what_the_stream_knows_is_told(filed: TurnLog, nats_url: str, prefix: str) -> None:
+    """It has what it was given first: where that was without content, or was purged, there is no more."""
+    told: list[str] = []
+    for number in range(700):
+        filed.add_event("acme.number", public={"number": number})
+    filed.feeds.feed(sink(nats_url, prefix, on_warning=told.append)).run()
+    assert told == []
+    filed.feeds.move(f"nats:{nats_url}/{prefix}", 0)
+    filed.feeds.feed(sink(nats_url, prefix, on_warning=told.append)).run()
+    known = [line.partition(": ")[2].partition(" events were known to the stream")[0] for line in told]
+    assert len(known) == 2
+    assert known[0].split(" of ")[0] == known[0].split(" of ")[1]
+    assert known[1] == "701 in all"
+
+
 def test_connection_is_made_anew(filed: TurnLog, nats_url: str, prefix: str) -> None:
     """Where it was lost between two batches."""
     filed.add_turn("one")

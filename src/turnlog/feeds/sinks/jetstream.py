@@ -86,7 +86,9 @@ class JetStream(Sink):
             credentials: path of a credentials file, which must be there, with a user's JWT and seed.
             token: a token to log in with.
             timeout_s: how long an acknowledgement may take, in seconds: up to a day.
-            on_warning: told, on one line, which event went without its content, as the server or the stream takes less.
+            on_warning: told, on one line, which event went without its content, as the server or the stream takes less;
+                and that the stream knew events, which it does not store again: with the first batch that has such, and
+                when the sink is closed.
 
         Raises:
             MetaError: one of them is not what it should be.
@@ -126,6 +128,8 @@ class JetStream(Sink):
         """Why it is not known how much streams take."""
         self._acknowledged = 0
         """How many events of the batch the stream has."""
+        self._known = self._known_told = 0
+        """How many events the stream has known, and of how many that was told."""
 
     @property
     def destination(self) -> str:
@@ -145,6 +149,7 @@ class JetStream(Sink):
 
     def close(self) -> None:
         """Close the connection."""
+        self._tell_known("in all")
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.run(self._disconnect())
@@ -184,7 +189,20 @@ class JetStream(Sink):
                 left.cancel()
             # What was raised for them is the same as for the first.
             ended = await asyncio.gather(*waiting, return_exceptions=True)
-            self._acknowledged += sum(not isinstance(each, BaseException) for each in ended)
+            acknowledged = [each for each in ended if not isinstance(each, BaseException)]
+            self._acknowledged += len(acknowledged)
+            self._known += sum(bool(each.duplicate) for each in acknowledged)
+        if not self._known_told:
+            self._tell_known(f"of {len(records):,}")
+
+    def _tell_known(self, among: str) -> None:
+        """Tell how many events the stream has not stored again, where more are than was told."""
+        if self._known > self._known_told and self._on_warning is not None:
+            self._known_told = self._known
+            self._on_warning(
+                f"{self.kind} {self.destination!r}: {self._known:,} {among} events were known to the stream by their "
+                "ids (Nats-Msg-Id, within its duplicate window): it has what it was given first, and stored no more"
+            )
 
     async def _answered(self, asked: Awaitable[T]) -> T:
         """Return the answer to what is asked; raise what the server says against it.
