@@ -9,7 +9,7 @@ import threading
 import time
 from base64 import b64decode
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -661,6 +661,30 @@ def test_feed_runs_once_at_a_time(filed: TurnLog, tmp_path: Path) -> None:
     assert seen == [True]
     feed = filed.feeds.feed(JSONLines(tmp_path / "lines"))
     assert feed.run().position == 2
+
+
+def test_feed_begins_behind_an_erasure_that_has_it(
+    filed: TurnLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service is not to end because something is erased as it starts; what a killed erasure left is nothing."""
+    states = FeedStates(tmp_path / "log.db-feeds")
+    filed.feeds.feed(Shelf()).run()
+    filed.add_turn("one")
+    held, pauses = ExitStack(), list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        held.close()
+
+    with held:
+        held.enter_context(states.held("shelf:here", delivers=False))
+        monkeypatch.setattr("turnlog.feeds.sinks.states.sleep", pause)
+        filed.feeds.feed(Shelf()).run()
+        assert len(pauses) == 1
+    [lock] = tmp_path.glob("log.db-feeds-*.lock")
+    lock.write_bytes(b"takes back")
+    with states.held("shelf:here"), pytest.raises(ConflictError, match="running already"):
+        filed.feeds.feed(Shelf()).run()
 
 
 def test_feed_begins_while_somebody_looks_whether_it_runs(

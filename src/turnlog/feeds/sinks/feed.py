@@ -215,7 +215,7 @@ class Feed:
     @contextmanager
     def _running(self, *, delivers: bool) -> Generator[Running]:
         """Hold the feed, and the sink open."""
-        with self._states.held(self.name):
+        with self._states.held(self.name, delivers=delivers):
             state = self._load()
             reader = LogReader(self._store, state.choice, reads_content=self._sink.reads_content)
             running = Running(self._states, reader, state)

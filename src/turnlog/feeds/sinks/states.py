@@ -29,6 +29,14 @@ _PATIENCE_S = 2.0
 """How long a feed that begins waits for those who look whether it runs."""
 _POLL_S = 0.001
 
+_TAKES_BACK = b"takes back"
+"""What the lock of a feed says that an erasure has."""
+
+_ERASURE_S = 60.0
+"""How long an erasure is waited for: it may have a large folder to write anew."""
+
+_ERASURE_POLL_S = 0.02
+
 _ANEW = (
     "remove that file and run each feed: folders are gone on with where their files end, and reached by erasures; the "
     "others begin anew"
@@ -205,8 +213,12 @@ class FeedStates:
             self._lock_path(name).unlink()
 
     @contextmanager
-    def held(self, name: str) -> Generator[None]:
-        """Keep others from running a feed.
+    def held(self, name: str, *, delivers: bool = True) -> Generator[None]:
+        """Keep others from running a feed. Where an erasure has it for a moment, that is waited for.
+
+        Args:
+            name: the name of the feed.
+            delivers: whether anything is delivered; otherwise it is an erasure, which takes back what was.
 
         Raises:
             ConflictError: somebody runs it.
@@ -225,6 +237,10 @@ class FeedStates:
             if handle is None:
                 raise taken
             try:
+                # Whatever somebody has left there who was killed.
+                os.ftruncate(handle, 0)
+                if not delivers:
+                    os.pwrite(handle, _TAKES_BACK, 0)
                 yield
             finally:
                 os.close(handle)
@@ -252,9 +268,13 @@ class FeedStates:
             path.parent.mkdir(OWN.of_folders.mode, parents=True, exist_ok=True)
             while True:
                 handle = lock_file(path, self._access)  # whoever removes a feed removes its lock with it
-                if handle is not None or is_locked(path) or monotonic() > until:
+                is_held = handle is None and is_locked(path)
+                if handle is not None or (monotonic() > until and not is_held):
                     return handle
-                sleep(_POLL_S)  # somebody looks whether it is held, or begins in this moment
+                if is_held and (path.read_bytes() != _TAKES_BACK or monotonic() > until + _ERASURE_S):
+                    return None
+                # Somebody looks whether it is held, begins in this moment, or takes back.
+                sleep(_ERASURE_POLL_S if is_held else _POLL_S)
         except OSError as error:
             raise self._unlockable(name, error) from error
 
