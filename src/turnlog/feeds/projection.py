@@ -35,7 +35,7 @@ class Projection(ABC):
         topics: topics of the events that it is given; empty for all.
         schema: SQL statements that make its tables, each as it is to be run.
         tables: names of the tables, in the order in which they can be filled. No other projection has them.
-        objects: names of whatever else the statements make and `DROP TABLE` takes away; indexes and triggers go with
+        objects: names of whatever else the statements make, as virtual tables and views; indexes and triggers go with
             their tables.
 
     One topic or table can be given as a text. Defining a subclass raises `MetaError` where one of them is no list of

@@ -165,10 +165,10 @@ class SQLiteTarget(Target, Resting):
         for table in projection.tables:
             if not db.execute("SELECT 1 FROM pragma_table_info(?)", (table,)).fetchall():
                 raise SchemaError(f"projection {projection.name!r}: its schema makes no table {table!r}")
-        named = [*projection.tables, *projection.objects]
+        named = [name.lower() for name in (*projection.tables, *projection.objects)]  # as SQLite compares names
         for (table,) in db.execute(_TABLES).fetchall():
             # What a virtual table makes for itself begins with its name.
-            if table not in there and table not in named and not any(table.startswith(f"{name}_") for name in named):
+            if table not in there and not any(f"{table.lower()}_".startswith(f"{name}_") for name in named):
                 raise SchemaError(
                     f"projection {projection.name!r}: its schema makes {table!r}, which is in neither its "
                     "tables nor, as what others fill, its objects: name it there"
@@ -362,7 +362,9 @@ class SQLiteTarget(Target, Resting):
         rows = db.execute("SELECT objects FROM turnlog_projections WHERE name = ?", (name,)).fetchall()
         for (objects,) in rows:
             for each in msgspec.json.decode(objects, type=list[str]):
-                is_view = db.execute("SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ?", (each,)).fetchall()
+                is_view = db.execute(
+                    "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ? COLLATE NOCASE", (each,)
+                ).fetchall()
                 db.execute(f"DROP {'VIEW' if is_view else 'TABLE'} IF EXISTS {_quoted(each)}")
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
@@ -577,7 +579,8 @@ def _copy_all(source: sqlite3.Cursor, db: sqlite3.Cursor, tables: Sequence[str])
             return
     # What one is given, triggers of another one have put there too: now none of them acts.
     found = db.execute("SELECT name, sql, tbl_name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    triggers = [(name, statement) for name, statement, table in found if table in tables]
+    own = {table.lower() for table in tables}
+    triggers = [(name, statement) for name, statement, table in found if table.lower() in own]
     for name, _ in triggers:
         db.execute(f"DROP TRIGGER {_quoted(name)}")
     _copy_each(source, db, tables)
@@ -598,7 +601,7 @@ def _count(db: sqlite3.Cursor, table: str) -> int:
 
 def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:
     [(options,)] = source.execute(
-        "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
+        "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", (table,)
     ).fetchall()
     ordered = "" if _WITHOUT_ROWID.search(options) else " ORDER BY rowid"
     columns = [name for _, name, *_ in source.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()]

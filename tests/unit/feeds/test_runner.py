@@ -535,8 +535,8 @@ class Counted(Projection):
     schema = (
         "CREATE TABLE sums (n INTEGER)",
         "INSERT INTO sums VALUES (0)",
-        "CREATE TABLE log (turn TEXT, place INTEGER, PRIMARY KEY (turn)) WITHOUT ROWID",
-        "CREATE TABLE turns (turn TEXT)",
+        "CREATE TABLE Log (turn TEXT, place INTEGER, PRIMARY KEY (turn)) WITHOUT ROWID",
+        "CREATE TABLE TURNS (turn TEXT)",
         "CREATE TRIGGER also AFTER INSERT ON turns BEGIN INSERT INTO log VALUES (NEW.turn, 1); END",
         "CREATE VIEW shown AS SELECT turn FROM turns",
     )
