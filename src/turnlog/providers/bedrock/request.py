@@ -26,7 +26,7 @@ from turnlog.model import (
 from turnlog.model.chunked import Chunked
 from turnlog.model.pieces import PIECE
 from turnlog.model.plain import plain_json
-from turnlog.providers.body import encode, frame
+from turnlog.providers.body import encode, frame, given_twice
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import provider_fields, with_fields, with_input
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
@@ -281,7 +281,7 @@ def _parameters(given: FrameInput) -> dict[str, Any]:
         if name in _INFERENCE:
             place, key = inference, _INFERENCE[name]
         if key in place:
-            raise ContentError(f"params.{name}: {key} is given twice: leave one out", field=f"params.{name}")
+            raise given_twice(name, key)
         place[key] = value
     records = {"inferenceConfig": inference, FURTHER: further}
     return {name: record for name, record in records.items() if record} | top

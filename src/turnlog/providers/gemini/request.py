@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from turnlog.errors import ContentError
 from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
-from turnlog.providers.body import encode, frame
+from turnlog.providers.body import encode, frame, given_twice
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import provider_fields, with_fields
 from turnlog.providers.gemini.schema import EndlessSchemaError, converted
@@ -250,12 +250,21 @@ def frame_body(given: FrameInput) -> Frame:
         before["tools"] = [{"google_search": {}}]
     generation = dict(DEFAULTS)
     others: dict[str, Any] = {}
+    said: set[str] = set()
     for name, value in given.params.items():
         if name == "generationConfig" and isinstance(value, Mapping):
-            generation |= cast("Mapping[str, Any]", value)
+            fields = cast("Mapping[str, Any]", value)
         elif name in _GENERATION_NAMES:
-            generation[_GENERATION_NAMES[name]] = value
-        elif name != "tool_choice":
+            fields = {_GENERATION_NAMES[name]: value}
+        else:
+            fields = {}
+        if twice := said.intersection(fields):
+            raise given_twice(name, min(twice))
+        said.update(fields)
+        generation |= fields
+        if name == "generationConfig" or name in _GENERATION_NAMES:
+            continue
+        if name != "tool_choice" or name != "tool_choice":
             others[name] = value
     calling = _calling(given)
     if calling is not None:

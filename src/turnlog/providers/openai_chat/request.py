@@ -21,7 +21,7 @@ from turnlog.model import (
     arguments_text,
 )
 from turnlog.model.plain import plain_json
-from turnlog.providers.body import encode, frame
+from turnlog.providers.body import encode, frame, given_twice
 from turnlog.providers.carriage import Carried
 from turnlog.providers.extras import (
     AUDIO,
@@ -211,7 +211,7 @@ def _parameters(given: FrameInput, *, home: bool) -> dict[str, Any]:
     for name, value in given.params.items():
         wire_name = names.get(name, name)
         if wire_name in body:
-            raise ContentError(f"params.{name}: {wire_name!r} is given twice: leave one out", field=f"params.{name}")
+            raise given_twice(name, wire_name)
         if name != "tool_choice" and (given.stream or name != "stream_options"):
             body[wire_name] = plain_json(value, f"params.{name}", ContentError)
     return body

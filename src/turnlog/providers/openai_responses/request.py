@@ -8,7 +8,7 @@ from typing import Any
 from turnlog.errors import ContentError
 from turnlog.model import Tool
 from turnlog.model.plain import plain_json
-from turnlog.providers.body import frame
+from turnlog.providers.body import frame, given_twice
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.openai_responses.items import encode_message
@@ -62,7 +62,10 @@ def frame_body(given: FrameInput) -> Frame:
             if value:
                 given.losses.lose("dropped", "parameter", f"stop_sequences {value!r}: the API has none")
         elif name != "tool_choice":
-            before[_RENAMED.get(name, name)] = plain_json(value, f"params.{name}", ContentError)
+            wire_name = _RENAMED.get(name, name)
+            if wire_name != name and wire_name in given.params:
+                raise given_twice(name, wire_name)
+            before[wire_name] = plain_json(value, f"params.{name}", ContentError)
     return frame(before, "input", {})
 
 

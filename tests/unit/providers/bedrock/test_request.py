@@ -215,8 +215,8 @@ def test_records_of_the_wire_are_put_together_with_names() -> None:
     [
         ({"modelId": "m"}, "params.modelId: the request sets it itself"),
         ({"toolConfig": {}}, "params.toolConfig: the request sets it itself"),
-        ({"top_p": 1, "topP": 1}, "params.top_p: topP is given twice"),
-        ({"max_tokens": 1, "inferenceConfig": {"maxTokens": 1}}, "params.max_tokens: maxTokens is given twice"),
+        ({"top_p": 1, "topP": 1}, "params.top_p: 'topP' is given twice"),
+        ({"max_tokens": 1, "inferenceConfig": {"maxTokens": 1}}, "params.max_tokens: 'maxTokens' is given twice"),
         ({"inferenceConfig": 1}, "params.inferenceConfig: expected a record, got int"),
     ],
 )

@@ -86,6 +86,21 @@ def test_parameters_that_the_request_sets_itself_are_refused(name: str) -> None:
         body(window(HI), params={name: []})
 
 
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"max_tokens": 100, "maxOutputTokens": 5},
+        {"maxOutputTokens": 5, "max_tokens": 100},
+        {"max_tokens": 100, "generationConfig": {"maxOutputTokens": 5}},
+        {"generationConfig": {"maxOutputTokens": 5, "seed": 1}, "maxOutputTokens": 5},
+    ],
+)
+def test_parameter_that_is_given_under_two_names_is_refused(params: dict[str, Any]) -> None:
+    """Which of them counts would go by their order."""
+    with pytest.raises(ContentError, match="'maxOutputTokens' is given twice: leave one out"):
+        body(window(HI), params=params)
+
+
 def test_search_is_a_tool_of_the_api_that_nobody_calls() -> None:
     """A call that is asked for beside search alone is lost: refused for a parameter, reported for the window's mode."""
     assert body(window(HI, search=True), params={"tool_choice": "auto"})["tools"] == [{"google_search": {}}]

@@ -135,6 +135,13 @@ def test_parameter_that_cannot_be_is_refused(name: str, value: Any) -> None:
     assert caught.value.field == f"params.{name}"
 
 
+@pytest.mark.parametrize("names", [("max_tokens", "max_output_tokens"), ("max_output_tokens", "max_tokens")])
+def test_parameter_that_is_given_under_two_names_is_refused(names: tuple[str, str]) -> None:
+    """Which of them counts would go by their order."""
+    with pytest.raises(ContentError, match=r"params\.max_tokens: 'max_output_tokens' is given twice: leave one out"):
+        prepare(message("user", "a"), params=dict.fromkeys(names, 5))
+
+
 def test_stop_sequences_are_refused_or_reported() -> None:
     """The API has no stop sequences."""
     with pytest.raises(UnsupportedContentError, match="stop_sequences"):
