@@ -163,6 +163,4 @@ def text_of_replies(*responses: Response) -> str:
 
 def summed(first: Usage, second: Usage | None) -> Usage:
     """Return the tokens of two calls together."""
-    if second is None:
-        return first
-    return Usage(**{name: getattr(first, name) + getattr(second, name) for name in Usage.__struct_fields__})
+    return first if second is None else first + second

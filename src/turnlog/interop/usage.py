@@ -7,11 +7,6 @@ from collections.abc import Sequence
 from turnlog.model import Usage
 
 
-def added(one: Usage, other: Usage) -> Usage:
-    """Return the tokens of two calls together."""
-    return Usage(**{name: getattr(one, name) + getattr(other, name) for name in Usage.__struct_fields__})
-
-
 def not_counted(usage: Usage | None, counted: Sequence[Usage | None]) -> Usage | None:
     """Return what of the usage of a message the turns do not have that the log has of it; None for nothing."""
     known = [each for each in counted if each is not None]

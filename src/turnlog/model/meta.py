@@ -47,6 +47,10 @@ class Usage(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
             + self.reasoning_tokens
         )
 
+    def __add__(self, other: Usage) -> Usage:
+        """Return the tokens of two calls together."""
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__})
+
     def to_record(self) -> dict[str, int]:
         """Return all counts by name, zeros and `total_tokens` included."""
         return {name: getattr(self, name) for name in self.__struct_fields__} | {"total_tokens": self.total_tokens}

@@ -42,7 +42,6 @@ from turnlog.interop.transcripts.blocks import (
 )
 from turnlog.interop.transcripts.lines import JsonLines, count, name_of
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Role, Transcript
-from turnlog.interop.usage import added
 from turnlog.model import ARGUMENTS, MALFORMED, Block, Text, Thinking, ToolUse, Usage, content_bytes
 from turnlog.model.blocks import parse_content
 from turnlog.providers.openai_responses.items import Owner, blocks_of
@@ -317,7 +316,7 @@ class _Reader:
             output_tokens=max(0, count(told, "output_tokens") - reasoning),
             reasoning_tokens=reasoning,
         )
-        entry.usage = took if entry.usage is None else added(entry.usage, took)
+        entry.usage = took if entry.usage is None else entry.usage + took
 
 
 def _calls(item: Fields, owner: Owner) -> list[Block] | None:
