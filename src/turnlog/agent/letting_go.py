@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from turnlog.errors import RunError
@@ -83,6 +84,25 @@ async def check_cancelled(before: int) -> None:
         raise asyncio.CancelledError
 
 
+@contextmanager
+def cancelled_from_without(who: str) -> Generator[None]:
+    """Let a cancellation of this task come through, and none that is but said: in a group of tasks that ends it.
+
+    Args:
+        who: who may say so in here.
+
+    Raises:
+        RunError: it was raised in a run that goes on.
+    """
+    before = cancellations()
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if cancellations() > before:
+            raise
+        raise RunError(f"{who} raised CancelledError in a run that goes on") from error
+
+
 async def answer_of(who: str, ask: Callable[[], T | Awaitable[T]]) -> T:
     """Return what somebody says who is asked, awaited where that is to be awaited.
 
@@ -99,13 +119,9 @@ async def answer_of(who: str, ask: Callable[[], T | Awaitable[T]]) -> T:
         _log.warning("%s goes on %g s after it was cancelled: it is left", who, GRACE_S)
 
     before = cancellations()
-    try:
+    with cancelled_from_without(who):
         answer = ask()
         said = await ended_or_left(answer, leave) if inspect.isawaitable(answer) else answer
-    except asyncio.CancelledError as error:
-        if cancellations() > before:
-            raise
-        raise RunError(f"{who} raised CancelledError in a run that goes on") from error
     await check_cancelled(before)  # who was asked may have cancelled the run instead
     return said
 

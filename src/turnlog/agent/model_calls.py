@@ -14,7 +14,7 @@ from msgspec import Struct
 from turnlog.agent.combined import CombinedTools
 from turnlog.agent.events import CallRetried, CallStarted, UsageMissing
 from turnlog.agent.followers import Followers
-from turnlog.agent.letting_go import GRACE_S, cancellations, check_cancelled, ended_or_left
+from turnlog.agent.letting_go import GRACE_S, cancellations, cancelled_from_without, check_cancelled, ended_or_left
 from turnlog.agent.middleware import Asking, CallModel, Layers, ModelCall, around
 from turnlog.agent.output import Output
 from turnlog.agent.policy import Policy
@@ -107,11 +107,8 @@ class ModelCalls:
         layers = (*self._layers.model, partial(self._tried, target))
         before = cancellations()
         try:
-            returned = await self._within_layers(around(ask, layers)(call), asking)
-        except asyncio.CancelledError as error:
-            if cancellations() > before:
-                raise
-            raise RunError("a middleware of model calls raised CancelledError in a run that goes on") from error
+            with cancelled_from_without("a middleware of model calls"):
+                returned = await self._within_layers(around(ask, layers)(call), asking)
         finally:
             await asking.end()
         response = asking.checked(returned)

@@ -291,13 +291,17 @@ class ToolCalls:
             calls = [(index, block) for index, block in enumerate(blocks) if isinstance(block, ToolUse)]
             cut = cut_call(blocks, meta.stop_reason)
             since_ms = turn.header.time if calls and _is_without_tool_events(transaction, meta.call) else None
-            found = [self._call(transaction, turn, index, call, calls, is_cut=index == cut) for index, call in calls]
+            after = children(transaction, turn) if calls else []
+            found = [
+                self._call(transaction, turn, after, index, call, calls, is_cut=index == cut) for index, call in calls
+            ]
             return [_unrecorded_since(recorded, since_ms) for recorded in found]
 
     def _call(
         self,
         transaction: ReadTransaction,
         turn: Recorded,
+        after: Sequence[Recorded],
         block: int,
         call: ToolUse,
         calls: Sequence[tuple[int, ToolUse]],
@@ -307,9 +311,8 @@ class ToolCalls:
         told = attempts_of(transaction, turn, block)
         attempts = [attempt for attempt in told if not attempt.is_claimed]
         last = attempts[-1].ended if attempts else None
-        result, after = None, list[Recorded]()
+        result = None
         if last is not None:
-            after = children(transaction, turn)
             twins = [index for index, other in calls if other.id == call.id]
             result = _result(transaction, after, last, call, twins.index(block))
         return RecordedToolCall(
@@ -320,7 +323,7 @@ class ToolCalls:
             claims=tuple(_attempt(attempt) for attempt in told if attempt.is_claimed),
             result=result,
             last_end=None if last is None else last.header.id,
-            went_on=last is not None and any(turn.global_position > last.global_position for turn in after),
+            went_on=last is not None and any(each.global_position > last.global_position for each in after),
             is_cut=is_cut,
         )
 

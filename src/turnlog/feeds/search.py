@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from binascii import a2b_base64
-from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -38,14 +36,13 @@ from turnlog.feeds.words import (
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
 from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import base64_bytes, decoded_pieces, decoded_text
 from turnlog.projections.filters import EVERY_TURN, TurnFilter, check_filter
 from turnlog.record.fields import check_type
+from turnlog.record.media import is_text
 
 SNIPPET_WORDS = 16
 """How many words a snippet has at most."""
-
-_DECODED_BYTES = 1 << 20
-"""So much of a document is decoded at once."""
 
 _NO_TEXT = ("image/", "audio/", "video/", "font/")
 """Types of documents in which there are no words, however they are written."""
@@ -158,8 +155,9 @@ def turn_texts(event: LogEvent) -> Iterator[Iterable[str]]:
             yield (meta.document_name,)
         if not meta.content_type.startswith(_NO_TEXT):
             payload = event.payload() or b""
-            if _is_text(meta.content_type) or _reads_as_text(payload):
-                yield _decoded(_parts(payload))
+            # The type is most often guessed from the name.
+            if _is_text(meta.content_type) or is_text(payload):
+                yield decoded_text(payload, "replace")
         return
     long = LongStrings()
     try:
@@ -170,7 +168,7 @@ def turn_texts(event: LogEvent) -> Iterator[Iterable[str]]:
     for block in blocks:
         yield from map(long.said_pieces, filter(None, _texts(block)))
         for document in _text_documents(block):
-            yield _decoded(_from_base64(long.said_pieces(document.source.data)))
+            yield _from_base64(long.said_pieces(document.source.data))
 
 
 def _is_text(content_type: str) -> bool:
@@ -178,33 +176,10 @@ def _is_text(content_type: str) -> bool:
     return kind.startswith("text/") or kind.endswith(("/json", "/xml", "+json", "+xml"))
 
 
-def _reads_as_text(payload: bytes) -> bool:
-    """Tell whether a document is text by what is in it: its type is most often guessed from its name."""
-    try:
-        return all("\0" not in piece for piece in _decoded(_parts(payload), errors="strict"))
-    except UnicodeDecodeError:
-        return False
-
-
-def _parts(payload: bytes) -> Iterator[bytes]:
-    return (payload[at : at + _DECODED_BYTES] for at in range(0, len(payload), _DECODED_BYTES))
-
-
-def _decoded(parts: Iterable[bytes], *, errors: str = "replace") -> Iterator[str]:
-    decoder = getincrementaldecoder("utf-8")(errors)
-    yield from map(decoder.decode, parts)
-    yield decoder.decode(b"", final=True)
-
-
-def _from_base64(pieces: Iterable[str]) -> Iterator[bytes]:
-    """Decode base64, as far as it is that."""
-    rest = ""
+def _from_base64(pieces: Iterable[str]) -> Iterator[str]:
+    """Iterate over the text of which some base64 is, as far as it is that."""
     with suppress(ValueError):
-        for piece in pieces:
-            rest += piece
-            end = len(rest) // 4 * 4
-            yield a2b_base64(rest[:end])
-            rest = rest[end:]
+        yield from decoded_pieces(base64_bytes(pieces), "replace")
 
 
 def _text_documents(block: Any) -> Iterator[Document]:

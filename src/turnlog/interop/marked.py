@@ -21,7 +21,7 @@ from msgspec import Raw
 from turnlog.model import JSONValue
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongString, LongStrings, string_pieces
-from turnlog.model.pieces import PIECE, check_utf8, decoded_pieces, in_json, joined
+from turnlog.model.pieces import PIECE, check_utf8, decoded_pieces, in_json, is_base64, joined
 from turnlog.model.pieces import text_pieces as text_in_pieces
 
 _MARK = re.compile(r"([0-9a-f]{32}-[0-9]+-)[0-9]+;")
@@ -177,6 +177,11 @@ def says(raw: Raw | None) -> TypeGuard[Raw]:
 def text_of(raw: Raw | None) -> str | None:
     """Return the text of a JSON string, or None where it is something else."""
     return "".join(text_pieces(raw)) if is_text(raw) else None
+
+
+def is_base64_text(raw: Raw | None) -> bool:
+    """Tell whether there is a JSON string of padded base64, as providers take it."""
+    return is_text(raw) and is_base64(text_pieces(raw))
 
 
 def text_pieces(raw: Raw) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from turnlog.errors import MetaError
+from turnlog.model.pieces import check_utf8
 
 _SNIFF_BYTES = 64 * 1024
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
@@ -29,9 +30,9 @@ def media_type(path: Path, payload: bytes) -> str:
     if guessed is not None and guessed not in _IMAGES:
         return guessed
     found = _by_content(payload)
-    if guessed is not None and (not payload or not _is_text(payload)):
+    if guessed is not None and (not payload or not is_text(payload)):
         return found if found in _IMAGES else guessed
-    if _is_text(payload):
+    if is_text(payload):
         kind = found.partition("/")[0]
         return found if kind == "text" or found.endswith(("json", "xml", "pdf")) else "text/plain"
     return found or "application/octet-stream"
@@ -47,9 +48,10 @@ def _by_content(payload: bytes) -> str:
     return found if "/" in found else ""
 
 
-def _is_text(payload: bytes) -> bool:
+def is_text(payload: bytes) -> bool:
+    """Tell whether bytes read as text: UTF-8 without NUL."""
     try:
-        payload.decode()
+        check_utf8(payload)
     except UnicodeDecodeError:
         return False
     return b"\x00" not in payload

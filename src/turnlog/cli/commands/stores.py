@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -28,7 +27,7 @@ from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite.connections import Connections
 from turnlog.store.sqlite.errors import converted
 from turnlog.store.sqlite.handles import first_bytes, unconnected
-from turnlog.store.sqlite.opening import SQLITE_MAGIC, Place, look, signature
+from turnlog.store.sqlite.opening import SQLITE_MAGIC, Place, look, signature, uri_of
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS
 from turnlog.store.sqlite.store import PAYLOAD_FOLDER_SUFFIX
 from turnlog.store.sqlite.transactions import SQLiteRead
@@ -234,7 +233,7 @@ def _read(found: FoundStore, place: Place) -> FoundStore:
         # Where nothing is in the write-ahead log, files that coordinate readers and writers need not be made.
         with unconnected(path) as is_free, converted(str(path)):
             alone = place.immutable or (is_free and not (logged.exists() and logged.stat().st_size))
-            uri = f"file:{quote(os.fsencode(path))}?mode=ro{'&immutable=1' if alone else ''}"
+            uri = uri_of(path, f"mode=ro{'&immutable=1' if alone else ''}")
             with (
                 closing(Connections(uri, path, place=str(path), busy_timeout_s=_WAIT_S, read_only=True)) as connections,
                 connections.reader() as cursor,

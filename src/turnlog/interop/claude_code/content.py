@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.interop.marked import begins, is_text, text_pieces
+from turnlog.interop.marked import begins, is_base64_text
 from turnlog.model import parse_content
-from turnlog.model.pieces import is_base64
 
 PROVIDER = "anthropic"
 API = "messages"
@@ -60,8 +59,7 @@ def _tool_result(raw: bytes, record: dict[str, Raw], model: str | None) -> bytes
 def _is_base64(record: dict[str, Raw]) -> bool:
     told = record.get("source", Raw(b"null"))
     source = _source.decode(told) if begins(told, b"{") else {}
-    data = source.get("data")
-    return source.get("type") == Raw(b'"base64"') and is_text(data) and is_base64(text_pieces(data))
+    return source.get("type") == Raw(b'"base64"') and is_base64_text(source.get("data"))
 
 
 def _is_block(candidate: bytes) -> bool:

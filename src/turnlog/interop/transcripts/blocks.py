@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Iterable
+
 import msgspec
 from msgspec import Raw
 
@@ -70,3 +73,22 @@ def native_block(provider: str, block: Raw, *, api: str | None = None) -> bytes:
     """Return a block that has no normalized form, verbatim."""
     named = {} if api is None else {"api": api}
     return _encoder.encode({"type": "native", "provider": provider, **named, "block": block})
+
+
+def beyond(
+    blocks: Iterable[bytes], said: Counter[bytes], key: Callable[[bytes], bytes] = lambda block: block
+) -> list[bytes]:
+    """Return those of some blocks that were not said yet, in their order. What was said is taken from the count.
+
+    Args:
+        blocks: the blocks.
+        said: how often each was said, by what `key` makes of it.
+        key: what a block is counted by.
+    """
+    fresh: list[bytes] = []
+    for block in blocks:
+        if said[counted := key(block)] > 0:
+            said[counted] -= 1
+        else:
+            fresh.append(block)
+    return fresh

@@ -17,7 +17,7 @@ from msgspec import Raw
 
 from turnlog.events.times import parse_time
 from turnlog.interop.marked import begins, is_text, says, text_of
-from turnlog.interop.transcripts.blocks import text_block, thinking_block, tool_result_block, tool_use_block
+from turnlog.interop.transcripts.blocks import beyond, text_block, thinking_block, tool_result_block, tool_use_block
 from turnlog.interop.transcripts.documents import made_of
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
 from turnlog.interop.transcripts.gemini_parts import (
@@ -330,13 +330,7 @@ class _MessageReader:
             is_all = is_all and is_whole
             if block is not None:
                 blocks.append(block)
-        said = self.spoken.copy()
-        fresh: list[bytes] = []
-        for block in blocks:
-            if said[block] > 0:
-                said[block] -= 1
-            else:
-                fresh.append(block)
+        fresh = beyond(blocks, self.spoken.copy())
         self.spoken += Counter(fresh)
         return fresh, is_all
 

@@ -17,6 +17,7 @@ from turnlog.ids import derived_id
 from turnlog.interop.importing import Added, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.marked import in_pieces
 from turnlog.interop.texts import topic_name
+from turnlog.interop.transcripts.blocks import beyond
 from turnlog.interop.transcripts.report import PieceMeta
 from turnlog.interop.transcripts.transcript import Entry, Part, Piece, Transcript
 from turnlog.interop.usage import not_counted
@@ -262,14 +263,7 @@ def _new(entry: Entry, known: Known, turns: Collection[str]) -> Sequence[Part]:
             said.subtract(map(_digest, part.blocks))
     new: list[Part] = []
     for part in parts:
-        blocks: list[bytes] = []
-        for block in part.blocks:
-            digest = _digest(block)
-            if said[digest] > 0:
-                said[digest] -= 1
-            else:
-                blocks.append(block)
-        if blocks:
+        if blocks := beyond(part.blocks, said, _digest):
             new.append(Part(piece=part.piece, blocks=blocks))
     return new
 

@@ -20,11 +20,10 @@ from turnlog.digest import pieces_digest
 from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
 from turnlog.interop.importing import Problem
-from turnlog.interop.marked import Marks, begins, in_pieces, text_pieces
+from turnlog.interop.marked import Marks, begins, in_pieces, is_base64_text
 from turnlog.interop.texts import DamagedError, parsed
 from turnlog.interop.transcripts.blocks import checked_block, native_block
 from turnlog.model import TurnMeta, Usage
-from turnlog.model.pieces import is_base64
 from turnlog.record import Redaction, TurnDraft
 
 Role = Literal["user", "assistant", "system"]
@@ -386,7 +385,7 @@ def _is_spelled(record: Mapping[str, Raw], text: memoryview) -> bool:
 
 def _is_base64(source: Raw) -> bool:
     """Tell whether the source of a document has padded base64, as providers take it."""
-    return is_base64(text_pieces(_record.decode(source)["data"]))
+    return is_base64_text(_record.decode(source)["data"])
 
 
 def _is_in(field: str, place: str) -> bool:

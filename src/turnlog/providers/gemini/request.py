@@ -257,15 +257,13 @@ def frame_body(given: FrameInput) -> Frame:
         elif name in _GENERATION_NAMES:
             fields = {_GENERATION_NAMES[name]: value}
         else:
-            fields = {}
+            if name != "tool_choice":
+                others[name] = value
+            continue
         if twice := said.intersection(fields):
             raise given_twice(name, min(twice))
         said.update(fields)
         generation |= fields
-        if name == "generationConfig" or name in _GENERATION_NAMES:
-            continue
-        if name != "tool_choice" or name != "tool_choice":
-            others[name] = value
     calling = _calling(given)
     if calling is not None:
         beside = others.pop("toolConfig", None)
