@@ -7,7 +7,7 @@ import operator
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ import msgspec
 
 from turnlog.errors import MetaError, SchemaError, StoreBusyError, StoreError, StoreReadOnlyError, os_reason
 from turnlog.feeds.projection import Projection, Skip, State
+from turnlog.feeds.sqlite_copying import copy_all, quoted
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
 from turnlog.store import Store
 from turnlog.store.files import NOT_WRITABLE, access_beside
@@ -276,7 +277,7 @@ class SQLiteTarget(Target, Resting):
                 self._take_away(db, projection.name)
                 self.make(db, projection)
                 try:
-                    _copy_all(source, db, projection.tables)
+                    copy_all(source, db, projection.tables)
                     projection.copied(db)
                 except sqlite3.Error as error:
                     if self.is_transient(error):
@@ -365,7 +366,7 @@ class SQLiteTarget(Target, Resting):
                 is_view = db.execute(
                     "SELECT 1 FROM sqlite_master WHERE type = 'view' AND name = ? COLLATE NOCASE", (each,)
                 ).fetchall()
-                db.execute(f"DROP {'VIEW' if is_view else 'TABLE'} IF EXISTS {_quoted(each)}")
+                db.execute(f"DROP {'VIEW' if is_view else 'TABLE'} IF EXISTS {quoted(each)}")
 
     def _begin(self, cursor: sqlite3.Cursor) -> None:
         """Take the write lock, and say now and then that another process has it."""
@@ -551,9 +552,6 @@ def _kept_open(connection: Connection) -> Generator[None]:
         connection.set_authorizer(None)
 
 
-_WITHOUT_ROWID = re.compile(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*\Z", re.IGNORECASE)
-"""How the statement of a table ends that has no rowids."""
-
 _REFUSED = "authorizer malfunction"
 """What SQLite says of a statement where it is answered neither that it may run nor that it may not."""
 
@@ -569,58 +567,6 @@ taken for a denial by `sqlite3`, which drops it.
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
 """The names of all tables and views."""
-
-
-def _copy_all(source: sqlite3.Cursor, db: sqlite3.Cursor, tables: Sequence[str]) -> None:
-    """Have the rows in tables that were built: no more where the schema has put some there, or triggers do."""
-    with suppress(sqlite3.IntegrityError):
-        _copy_each(source, db, tables)
-        if all(_count(db, table) == _count(source, table) for table in tables):
-            return
-    # What one is given, triggers of another one have put there too: now none of them acts.
-    found = db.execute("SELECT name, sql, tbl_name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    own = {table.lower() for table in tables}
-    triggers = [(name, statement) for name, statement, table in found if table.lower() in own]
-    for name, _ in triggers:
-        db.execute(f"DROP TRIGGER {_quoted(name)}")
-    _copy_each(source, db, tables)
-    for _, statement in triggers:
-        db.execute(statement)
-
-
-def _copy_each(source: sqlite3.Cursor, db: sqlite3.Cursor, tables: Sequence[str]) -> None:
-    for table in tables:
-        db.execute(f"DELETE FROM {_quoted(table)}")
-        _copy(source, db, table)
-
-
-def _count(db: sqlite3.Cursor, table: str) -> int:
-    [(count,)] = db.execute(f"SELECT COUNT(*) FROM {_quoted(table)}").fetchall()
-    return count
-
-
-def _copy(source: sqlite3.Cursor, db: sqlite3.Cursor, table: str) -> None:
-    [(options,)] = source.execute(
-        "SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", (table,)
-    ).fetchall()
-    ordered = "" if _WITHOUT_ROWID.search(options) else " ORDER BY rowid"
-    columns = [name for _, name, *_ in source.execute(f"PRAGMA table_info({_quoted(table)})").fetchall()]
-    marks = ", ".join("?" * len(columns))
-    names = ", ".join(map(_quoted, columns))
-    db.executemany(
-        f"INSERT INTO {_quoted(table)} ({names}) VALUES ({marks})",
-        _rows(source.connection, f"SELECT {names} FROM {_quoted(table)}{ordered}"),
-    )
-
-
-def _quoted(name: str) -> str:
-    """Return the name of a table or a column as a statement has it."""
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
-
-
-def _rows(connection: sqlite3.Connection, statement: str) -> Iterator[Sequence[Any]]:
-    yield from connection.cursor().execute(statement)
 
 
 def _is_same(path: Path, other: Path) -> bool:
