@@ -101,6 +101,11 @@ def test_parameter_that_is_given_under_two_names_is_refused(params: dict[str, An
         body(window(HI), params=params)
 
 
+def test_generation_config_that_is_no_object_is_for_the_api_to_refuse() -> None:
+    """It is sent as it was given, and not left out in silence."""
+    assert body(window(HI), params={"generationConfig": 5, "max_tokens": 7})["generationConfig"] == 5
+
+
 def test_search_is_a_tool_of_the_api_that_nobody_calls() -> None:
     """A call that is asked for beside search alone is lost: refused for a parameter, reported for the window's mode."""
     assert body(window(HI, search=True), params={"tool_choice": "auto"})["tools"] == [{"google_search": {}}]
