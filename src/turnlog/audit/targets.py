@@ -49,8 +49,9 @@ from turnlog.events import (
     named_subject,
 )
 from turnlog.events.meta import turn_meta
-from turnlog.model import BookmarkMeta, HoldMeta
+from turnlog.model import HoldMeta
 from turnlog.model.json_strings import json_strings
+from turnlog.projections.moves import said_move
 from turnlog.projections.threads import POSITION_MAX, thread_runs
 from turnlog.projections.turns import find_links
 from turnlog.record import head_before
@@ -301,16 +302,16 @@ class Targets:
         return True
 
     def _bookmark_goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
-        if recorded.unreadable:
+        move = said_move(recorded, guests=True)
+        if move is None:
             return False
-        meta = meta_of(recorded, BookmarkMeta)
-        if meta.action == "set":
-            goes = meta.turn in self.turns
+        if move.turn is not None:
+            goes = move.turn in self.turns
         else:
             # Where it stood says whose it was: the same name may be in use elsewhere.
-            goes = meta.name in self._names and self._stood_here(transaction, meta.name, recorded.global_position)
+            goes = move.name in self._names and self._stood_here(transaction, move.name, recorded.global_position)
         if goes:
-            self._names.update(name for name in (meta.name, meta.to) if isinstance(name, str))
+            self._names.update(name for name in (move.name, move.to) if name is not None)
         return goes
 
     def _stood_here(self, transaction: ReadTransaction, name: str, before: int) -> bool:

@@ -1,14 +1,10 @@
-"""Bookmark heads: the turn that each name points at.
-
-The names that sealed events give stand in the table as tags, so that it tells nobody of them, and can be built anew and
-compared without any key.
-"""
+"""Bookmark heads: the turn that each name points at. What an event does to a bookmark: see `moves`."""
 
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +12,7 @@ from msgspec import Struct
 from turnlog.errors import CorruptionError
 from turnlog.events import BOOKMARK, TURN, Arrival, Recorded, may_name_head, meta_of, named_head
 from turnlog.model import BookmarkMeta
+from turnlog.projections.moves import AFTER_MARK, MARK, kept_head, kept_move, last_move
 from turnlog.projections.turns import AFTER_ALL
 from turnlog.store import FoldTransaction, ReadTransaction, SQLRow, SQLTransaction, SyncProjection, WriteTransaction
 from turnlog.store.sealing import checked_seals
@@ -23,12 +20,7 @@ from turnlog.store.sealing import checked_seals
 CLOSED = "sealed:"
 """What is shown for a name that cannot be read begins with this; its tag follows."""
 
-_MARK, _AFTER_MARK = "\x1f", "\x20"
-"""What a tag in the table begins with. No name has it: names are printable."""
-
 _COLUMNS = "name, turn_id, moved_by"
-
-_public = msgspec.json.Decoder(dict[str, Any])
 
 
 class Bookmark(Struct, frozen=True, kw_only=True):
@@ -74,71 +66,32 @@ class BookmarkHeads(SyncProjection):
         # First what can be told at a glance of most events: they are turns, and move none.
         if recorded.header.topic == TURN and recorded.sealed is None and not may_name_head(recorded):
             return
-        if recorded.erased or recorded.arrival == Arrival.GUEST:
+        move = kept_move(recorded)
+        if move is None or move.to == move.name:
             return
-        if recorded.header.topic == TURN:
-            if (name := kept_head(recorded)) is not None:
-                _move(transaction, name, recorded.header.id, recorded.header.id, set_by_event=0)
-        elif recorded.header.topic == BOOKMARK:
-            _apply_event(transaction, kept_meta(recorded), recorded.header.id)
+        if move.turn is not None:
+            transaction.run(
+                "INSERT INTO bookmarks VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE"
+                " SET turn_id = excluded.turn_id, moved_by = excluded.moved_by, set_by_event = excluded.set_by_event",
+                (move.name, move.turn, recorded.header.id, int(recorded.header.topic == BOOKMARK)),
+            )
+        elif move.to is not None:
+            # Where it was recorded the new name was free. Where it was restored it may not be.
+            transaction.run(
+                "DELETE FROM bookmarks WHERE name = ? AND EXISTS (SELECT 1 FROM bookmarks WHERE name = ?)",
+                (move.to, move.name),
+            )
+            transaction.run(
+                "UPDATE bookmarks SET name = ?, moved_by = ?, set_by_event = 1 WHERE name = ?",
+                (move.to, recorded.header.id, move.name),
+            )
+        else:
+            transaction.run("DELETE FROM bookmarks WHERE name = ?", (move.name,))
 
 
 def moved_head(turn: Recorded) -> str | None:
     """Return the bookmark of this log that a turn moved; None where it moved none, and for a guest."""
     return None if turn.arrival == Arrival.GUEST else named_head(turn)
-
-
-def kept_head(turn: Recorded) -> str | None:
-    """Return the bookmark that a turn moves, as the table has its name; None where it moves none."""
-    if turn.sealed is None:
-        return named_head(turn)
-    tag = turn.sealed.tags.get("head")
-    return None if tag is None else _MARK + tag
-
-
-def kept_meta(recorded: Recorded) -> BookmarkMeta:
-    """Return what a bookmark event says, with names as the table has them.
-
-    Raises:
-        CorruptionError: it cannot be read.
-    """
-    if recorded.sealed is None:
-        return meta_of(recorded, BookmarkMeta)
-    tags = {field: _MARK + tag for field, tag in recorded.sealed.tags.items()}
-    turn = recorded.header.cited("turn")
-    try:
-        public = _public.decode(recorded.header.meta)
-        return msgspec.convert(public | tags | ({} if turn is None else {"turn": turn}), BookmarkMeta)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptionError(f"bookmark event {recorded.header.id!r} does not show what it sets") from error
-
-
-def _apply_event(transaction: SQLTransaction, meta: BookmarkMeta, event_id: str) -> None:
-    match meta.action:
-        case "set" if meta.turn is not None:
-            _move(transaction, meta.name, meta.turn, event_id, set_by_event=1)
-        case "rename" if meta.to is not None:
-            if meta.to == meta.name:
-                return
-            # Where it was recorded the new name was free. Where it was restored it may not be.
-            transaction.run(
-                "DELETE FROM bookmarks WHERE name = ? AND EXISTS (SELECT 1 FROM bookmarks WHERE name = ?)",
-                (meta.to, meta.name),
-            )
-            transaction.run(
-                "UPDATE bookmarks SET name = ?, moved_by = ?, set_by_event = 1 WHERE name = ?",
-                (meta.to, event_id, meta.name),
-            )
-        case _:
-            transaction.run("DELETE FROM bookmarks WHERE name = ?", (meta.name,))
-
-
-def _move(transaction: SQLTransaction, name: str, turn_id: str, event_id: str, *, set_by_event: int) -> None:
-    transaction.run(
-        "INSERT INTO bookmarks VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE"
-        " SET turn_id = excluded.turn_id, moved_by = excluded.moved_by, set_by_event = excluded.set_by_event",
-        (name, turn_id, event_id, set_by_event),
-    )
 
 
 class KeptName(NamedTuple):
@@ -151,7 +104,7 @@ class KeptName(NamedTuple):
     @property
     def is_sealed(self) -> bool:
         """Whether a tag stands for the name."""
-        return self.name.startswith(_MARK)
+        return self.name.startswith(MARK)
 
 
 def kept(transaction: ReadTransaction, name: str) -> KeptName | None:
@@ -159,7 +112,7 @@ def kept(transaction: ReadTransaction, name: str) -> KeptName | None:
     statement = f"SELECT {_COLUMNS} FROM bookmarks WHERE name = ?"
     found = _kept(transaction.rows(statement, (name,)))
     if not found and transaction.seals is not None and has_sealed(transaction):
-        found = _kept(transaction.rows(statement, (_MARK + checked_seals(transaction).tag("bookmark", name),)))
+        found = _kept(transaction.rows(statement, (MARK + checked_seals(transaction).tag("bookmark", name),)))
     return _settled(transaction, found[0]) if found else None
 
 
@@ -167,22 +120,8 @@ def _settled(transaction: ReadTransaction, found: KeptName) -> KeptName | None:
     """Return a bookmark as the events that are in the log have left it: see `ReadTransaction.unsettled`."""
     if found.moved_by not in transaction.unsettled():
         return found
-    name = found.name
-    for recorded in transaction.log_backwards(AFTER_ALL, topics=(TURN, BOOKMARK)):
-        if recorded.erased or recorded.arrival == Arrival.GUEST:
-            continue
-        event_id = recorded.header.id
-        if recorded.header.topic == TURN:
-            if kept_head(recorded) == name:
-                return KeptName(found.name, event_id, event_id)
-            continue
-        meta = kept_meta(recorded)
-        if meta.action == "rename" and meta.to == name:
-            name = meta.name
-        elif meta.name == name:
-            is_set = meta.action == "set"
-            return KeptName(found.name, meta.turn, event_id) if is_set and meta.turn is not None else None
-    return None
+    last = last_move(transaction, found.name, AFTER_ALL, kept_move)
+    return None if last is None else KeptName(found.name, *last)
 
 
 def head(transaction: ReadTransaction, name: str) -> str | None:
@@ -228,7 +167,7 @@ def all_bookmarks(transaction: ReadTransaction) -> list[Bookmark]:
     rows = _kept(transaction.rows(f"SELECT {_COLUMNS} FROM bookmarks ORDER BY name"))
     found = [settled for each in rows if (settled := _settled(transaction, each)) is not None]
     named = [
-        Bookmark(name=_name(transaction, each) or f"{CLOSED}{each.name.removeprefix(_MARK)}", turn=each.turn)
+        Bookmark(name=_name(transaction, each) or f"{CLOSED}{each.name.removeprefix(MARK)}", turn=each.turn)
         for each in found
     ]
     return sorted(named, key=lambda bookmark: bookmark.name) if any(each.is_sealed for each in found) else named
@@ -268,7 +207,7 @@ def _name(transaction: ReadTransaction, found: KeptName) -> str | None:
 
 def has_sealed(transaction: ReadTransaction) -> bool:
     """Tell whether there are bookmarks whose names are sealed."""
-    return bool(transaction.rows("SELECT 1 FROM bookmarks WHERE name >= ? AND name < ? LIMIT 1", (_MARK, _AFTER_MARK)))
+    return bool(transaction.rows("SELECT 1 FROM bookmarks WHERE name >= ? AND name < ? LIMIT 1", (MARK, AFTER_MARK)))
 
 
 def _kept(rows: list[SQLRow]) -> list[KeptName]:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from turnlog.errors import AmbiguousTurnError, UnknownTurnError
-from turnlog.events import BOOKMARK, TARGET, TURN, Arrival, Recorded, meta_of, named_head
+from turnlog.events import TARGET, TURN, Recorded
 from turnlog.ids import ID_CHARACTERS, is_id
-from turnlog.model import BookmarkMeta
 from turnlog.projections import bookmarks
+from turnlog.projections.moves import last_move, said_move
 from turnlog.store import ReadTransaction
 
 BEGINNING_CHARACTERS_MIN = 4
@@ -143,24 +143,8 @@ def head_before(transaction: ReadTransaction, name: str, global_position: int) -
 
     Reads the log backwards, through renames: for rare questions about the past.
     """
-    for recorded in transaction.log_backwards(global_position, topics=(TURN, BOOKMARK)):
-        if recorded.unreadable or recorded.arrival == Arrival.GUEST:
-            continue
-        if recorded.header.topic == TURN:
-            if named_head(recorded) == name:
-                return recorded.header.id
-            continue
-        meta = meta_of(recorded, BookmarkMeta)
-        match meta:
-            case BookmarkMeta(action="set", name=bookmark, turn=str(moved)) if bookmark == name:
-                return moved
-            case BookmarkMeta(action="rename", to=bookmark) if bookmark == name:
-                name = meta.name
-            case BookmarkMeta(action="rename" | "delete", name=bookmark) if bookmark == name:
-                return None
-            case _:
-                pass
-    return None
+    last = last_move(transaction, name, global_position, said_move)
+    return None if last is None else last[0]
 
 
 def find_before(transaction: ReadTransaction, headish: str, global_position: int) -> str | None:

@@ -104,6 +104,19 @@ def test_bookmarks_of_guests_are_none_of_this_logs(log: TurnLog, arrival: Arriva
     assert log.turn(theirs.id).meta.head == "x"
 
 
+def test_name_of_a_bookmark_that_was_none_takes_nothing_away(log: TurnLog) -> None:
+    """A restored log may have the rename of a bookmark that this one has not: the other name stays where it was."""
+    own = log.add_turn("own", bookmark="x")
+    with TurnLog.open("memory://") as other:
+        other.add_turn("theirs", bookmark="gone")
+        other.bookmarks.rename("gone", "x")
+        renamed = list(other.events(1))[-1]
+    log.store.write(lambda transaction: transaction.append(renamed, NO_PAYLOAD, Arrival.RESTORED))
+    assert log.bookmarks.get("x").turn == own.id
+    with log.store.read() as transaction:
+        assert {name: head_before(transaction, name, 100) for name in ("x", "gone")} == {"x": own.id, "gone": None}
+
+
 def test_erased_turn_moved_no_bookmark(file_log: TurnLog, store_path: Path) -> None:
     """Which one it moved is gone with its private part: in the past, the name is where it was put before."""
     first = file_log.add_turn("a", bookmark="x")

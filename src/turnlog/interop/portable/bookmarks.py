@@ -12,10 +12,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from turnlog.events import BOOKMARK, TURN, Recorded, meta_of, named_head
+from turnlog.events import Recorded
 from turnlog.interop.portable.report import KeptBookmark
-from turnlog.model import BookmarkMeta
 from turnlog.projections import MovedBookmark, bookmarks
+from turnlog.projections.moves import kept_move, said_move
 from turnlog.record import plan_bookmark_set
 from turnlog.record.lookup import may_mean_a_turn
 from turnlog.sources import Sources
@@ -83,34 +83,13 @@ def plan_bookmarks(
 
 
 def _names(recorded: Recorded) -> Iterator[tuple[str, str]]:
-    """Give the bookmark that an event moved where it was recorded, by its name and as an index has it."""
-    if recorded.unreadable:
-        return
-    if recorded.header.topic == TURN:
-        name, kept_name = named_head(recorded), bookmarks.kept_head(recorded)
-    elif recorded.header.topic == BOOKMARK:
-        name, kept_name = _moved(meta_of(recorded, BookmarkMeta)), _moved(bookmarks.kept_meta(recorded))
-    else:
-        return
-    if name is not None and kept_name is not None:
-        yield name, kept_name
+    """Give the bookmark that an event put on a turn where it was recorded, by its name and as an index has it."""
+    said, kept = said_move(recorded, guests=True), kept_move(recorded, guests=True)
+    if said is not None and kept is not None and said.placed is not None and kept.placed is not None:
+        yield said.placed, kept.placed
 
 
 def _closed_name(recorded: Recorded) -> str | None:
-    """Return the bookmark that an event moved whose key is not here, as an index has it; None for all others."""
-    if recorded.sealed is None or not recorded.unreadable:
-        return None
-    if recorded.header.topic == TURN:
-        return bookmarks.kept_head(recorded)
-    return _moved(bookmarks.kept_meta(recorded)) if recorded.header.topic == BOOKMARK else None
-
-
-def _moved(meta: BookmarkMeta) -> str | None:
-    """Return the bookmark that an event puts on a turn."""
-    match meta.action:
-        case "set":
-            return meta.name
-        case "rename" if isinstance(meta.to, str):
-            return meta.to
-        case _:
-            return None
+    """Return the bookmark that an event put on a turn, as an index has it, where its key is not here; else None."""
+    kept = kept_move(recorded, guests=True) if recorded.sealed is not None and recorded.unreadable else None
+    return None if kept is None else kept.placed

@@ -22,7 +22,6 @@ from turnlog.events import (
     TOOL_CALL,
     TOOL_END,
     TURN,
-    Arrival,
     Citation,
     Recorded,
     check_cited,
@@ -31,7 +30,7 @@ from turnlog.events import (
 )
 from turnlog.interop.portable.marks import Marks
 from turnlog.model import Origin
-from turnlog.projections.bookmarks import kept_head, kept_meta
+from turnlog.projections.moves import kept_move
 from turnlog.projections.threads import thread_runs
 from turnlog.projections.turns import ANYWHERE, children, turns_within
 from turnlog.record import find_turn
@@ -230,8 +229,8 @@ class _Collector:
         self.erased |= recorded.erased
         if header.topic == TURN:
             self.turns.add(header.id)
-            if (head := _moved(recorded)) is not None:
-                self.names.add(head)
+            move = kept_move(recorded)
+            self.names.update(() if move is None else (move.name,))
         parents = header.parents
         if header.position and (earlier is None or not parents or parents[0].id != earlier.header.id):
             raise CorruptionError(
@@ -246,13 +245,6 @@ class _Collector:
             if cited.global_position not in self.found:
                 alone = cited.header.topic != TURN and cited.header.position == 0
                 self._waiting.append(cited if alone else (cited.header.stream, cited.header.position))
-
-
-def _moved(turn: Recorded) -> str | None:
-    """Return the bookmark that a turn moved in this log, as the index has its name."""
-    if turn.erased or turn.arrival == Arrival.GUEST:
-        return None
-    return kept_head(turn)
 
 
 # What stands beside turns
@@ -310,19 +302,14 @@ def _add_bookmark_events(store: Store, collector: _Collector, end: int) -> None:
     others: list[tuple[int, str, str | None]] = []
 
     def note(transaction: ReadTransaction, recorded: Recorded) -> None:
-        if recorded.erased or recorded.arrival == Arrival.GUEST:
+        move = kept_move(recorded)
+        if move is None:
             return
-        meta = kept_meta(recorded)
-        if meta.action != "set":
-            others.append((recorded.global_position, meta.name, meta.to if isinstance(meta.to, str) else None))
-        elif not recorded.header.citations:
-            raise CorruptionError(
-                f"bookmark event {recorded.header.id!r} names no turn: run `turnlog verify`",
-                global_position=recorded.global_position,
-            )
+        if move.turn is None:
+            others.append((recorded.global_position, move.name, move.to))
         elif before(transaction, recorded, recorded.header.citations[0]).global_position in found:
             sets.append(recorded.global_position)
-            names.add(meta.name)
+            names.add(move.name)
 
     _each(store, 0, end, (BOOKMARK,), note)
     for at in sets:
@@ -341,21 +328,15 @@ def _follow_bookmarks(store: Store, found: Marks, last: int) -> None:
     held: set[str] = set()
 
     def follow(_: ReadTransaction, recorded: Recorded) -> None:
-        if recorded.erased or recorded.arrival == Arrival.GUEST:
+        move = kept_move(recorded)
+        if move is None:
             return
-        here = recorded.global_position in found
-        if recorded.header.topic == TURN:
-            if (head := _moved(recorded)) is not None:
-                (held.add if here else held.discard)(head)
-            return
-        meta = kept_meta(recorded)
-        if meta.action == "set":
-            (held.add if here else held.discard)(meta.name)
-        elif meta.name in held:
+        if move.turn is not None:
+            (held.add if recorded.global_position in found else held.discard)(move.name)
+        elif move.name in held:
             found.add(recorded.global_position)
-            held.discard(meta.name)
-            if isinstance(meta.to, str):
-                held.add(meta.to)
+            held.discard(move.name)
+            held.update(() if move.to is None else (move.to,))
 
     _each(store, next(iter(found)) - 1, last, (TURN, BOOKMARK), follow)
 
