@@ -1190,7 +1190,8 @@ class TurnLog:
 
         Args:
             progress: called with events done and events in all.
-            repair_projections: build index tables anew that are missing or damaged. Nothing else can be repaired.
+            repair_projections: build index tables anew that are missing or damaged, and take away what is kept as a
+                checkpoint and is none. Nothing else can be repaired.
             checkpoints: signed checkpoints from outside the store, from `turnlog.audit.anchors.read_anchors`: they show
                 what was written anew with hashes that fit, or cut off. Those that the store keeps are compared too.
             since: payloads up to this global position are not read again, and requests not put together.
@@ -1244,6 +1245,7 @@ class TurnLog:
         subject: str | None = None,
         reason: str,
         by: str | None = None,
+        seen: int | None = None,
         dry_run: bool = False,
     ) -> ErasureReport:
         """Erase turns, with all that carries their content: private parts and payloads go, headers and proofs stay.
@@ -1266,6 +1268,8 @@ class TurnLog:
             subject: all turns of a subject.
             reason: why. It is kept for ever: it should not repeat what is erased, nor name whom it is about.
             by: who asked for it. It is kept as well.
+            seen: the `seen` of the report of a dry run: a turn of it that came later refuses the erasure, so that no
+                more is erased than was looked at. A name can mean another turn by then: give the ids that it had.
             dry_run: only report what would be erased.
 
         Raises:
@@ -1274,13 +1278,14 @@ class TurnLog:
             HoldError: a legal hold refuses it. Nothing was erased.
             SealError: whose turns are sealed, or what is held, cannot be seen without keys: nothing was erased. Or a
                 key could not be destroyed: nothing was erased but keys before it, try again.
-            ConflictError: others have kept changing holds meanwhile.
+            ConflictError: turns of it came later than was seen: nothing was erased. Or others have kept changing holds
+                meanwhile.
         """
         asked = audit.erasing.request(turn, thread, subject)
         self._refuse(events.ERASURE, reason=reason, by=by)
         try:
             report = audit.erasing.erase(
-                self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources
+                self.store, asked, reason=reason, by=by, dry_run=dry_run, sources=self._sources, seen=seen
             )
         finally:
             # Also where it came to no end: a key may be gone by then.

@@ -161,6 +161,26 @@ def test_somebody_at_a_terminal_is_asked(talk: Command, answer: str, status: int
     assert (talk("show", "main").status == 0) == (status != 0)
 
 
+def test_what_was_shown_is_what_is_erased(talk: Command) -> None:
+    """A bookmark that moves on while the question stands, and turns that come: neither is erased unseen."""
+    shown = talk.ok("log", "main", "-n", "1", "--json").json["id"]
+    with Terminal(talk, "erase", "--turn", "main", "--reason", "asked") as terminal:
+        assert shown in terminal.expect("erase 1 event for good? [y/n] ")
+        later = talk.ok("add", "said meanwhile", "-c", "main").text.strip()
+        terminal.send("y\n")
+        assert shown in terminal.end()[0]
+    assert "said meanwhile" in talk.ok("cat", later).text
+    assert talk.ok("show", shown).text.count("erased")
+
+    with Terminal(talk, "erase", "--thread", "main", "--reason", "asked") as terminal:
+        terminal.expect("for good? [y/n] ")
+        last = talk.ok("add", "said later", "-c", "main").text.strip()
+        terminal.send("y\n")
+        rest, status = terminal.end()
+    assert ("turns of it came since you have looked, and nothing was erased: look again" in rest, status) == (True, 4)
+    assert "said later" in talk.ok("cat", last).text
+
+
 def test_ctrl_c_at_the_question_erases_nothing(talk: Command) -> None:
     """One line, and status 130."""
     with Terminal(talk, "erase", "--turn", "main", "--reason", "asked") as terminal:

@@ -95,6 +95,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
             If somebody else has it, copies that were made before have them still.
         at_work: ids of those of the turns that a run was at work on. What it records later has the subject that it
             began with, and is not erased: erase it when the run has ended.
+        seen: in a dry run, the global position up to which the log was looked at: `TurnLog.erase` takes it. Else 0.
         dry_run: whether nothing was done.
     """
 
@@ -122,6 +123,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     never_sealed: int = 0
     key_missing: int = 0
     at_work: tuple[str, ...] = ()
+    seen: int = 0
     dry_run: bool = False
 
     @property
@@ -216,6 +218,8 @@ def erase(
     """
     if not check_type(reason, str, "reason").strip():
         raise MetaError("reason: say why: it is all that will be left to tell", field="reason")
+    if seen is not None:
+        check_type(seen, int, "seen")
     meta = ErasureMeta(reason=reason, by=None if by is None else check_type(by, str, "by"))
     for _ in range(_ROUNDS_MAX):
         with store.read() as transaction:
@@ -262,7 +266,7 @@ def _keys_of(transaction: ReadTransaction, asked: Request) -> Seals | None:
     return checked_seals(transaction)
 
 
-class GoneOnError(Exception):
+class GoneOnError(ConflictError):
     """Say that what is to be erased has turns that whoever asks for it has not seen."""
 
 
@@ -324,7 +328,7 @@ class Search:
         self.find(transaction)
         seen = self._seen
         if seen is not None and any(turn.global_position > seen for turn in self._targets.turns.values()):
-            raise GoneOnError
+            raise GoneOnError("turns of it came since you have looked, and nothing was erased: look again")
         # What somebody else has erased meanwhile is erased.
         now = (transaction.at_global(event.global_position) for event in self._targets.all)
         return [event for event in now if event is not None and not event.erased]
@@ -379,6 +383,7 @@ class Search:
             still_sealed=sum(is_here[each.key] for each in sealed),
             key_missing=sum(not is_here[each.key] for each in sealed),
             at_work=tuple(at_work),
+            seen=self.until if dry_run else 0,
             dry_run=dry_run,
         )
 

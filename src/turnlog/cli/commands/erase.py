@@ -29,6 +29,9 @@ from turnlog.feeds.sinks import FeedState
 from turnlog.log import TurnLog
 from turnlog.store.urls import is_postgres
 
+_NAMED_MAX = 3
+"""So many turns are told by their ids."""
+
 _ERASED = "it is erased, and that is recorded"
 _RETAINED = "what is due is erased, and that is recorded"
 
@@ -127,14 +130,16 @@ def erase(
     if dry_run:
         check_output()
     with noting() as done, common.open() as log:
-        if not dry_run:
-            _confirm(log, which, common, yes=yes)
+        seen = None
+        if not dry_run and not yes:
+            which, seen = _confirm(log, which, common)
         report = log.erase(
             turn=which.turns,
             thread=which.threads,
             subject=which.subject,
             reason=reason or "dry run",
             by=by,
+            seen=seen,
             dry_run=dry_run,
         )
         if report.erasures:
@@ -191,24 +196,30 @@ def _tell_beyond(feeds: Sequence[FeedState], *, dry_run: bool) -> None:
         )
 
 
-def _confirm(log: TurnLog, which: Which, common: Common, *, yes: bool) -> None:
+def _confirm(log: TurnLog, which: Which, common: Common) -> tuple[Which, int]:
     """Show what is to be erased and ask, if there is somebody to ask.
+
+    Returns:
+        What was shown: with ids, for a bookmark can move meanwhile; and up to where the log was looked at.
 
     Raises:
         UsageError: the answer is no, or nobody is there to be asked.
     """
-    if yes:
-        return
     _check_somebody_is_here("--yes, or see with --dry-run what it would be")
-    found = log.erase(turn=which.turns, thread=which.threads, subject=which.subject, reason="dry run", dry_run=True)
-    if not found.events:
-        return
-    if not common.json:
-        feeds = _delivered_to(log, found)
-        _write_report(found, common, feeds)
-        sys.stdout.flush()
-        _tell_beyond(feeds, dry_run=True)
-    _ask(f"erase {count(found.events, 'event')}")
+    shown = Which(
+        turn=tuple(log.turn(headish).id for headish in which.turn),
+        thread=tuple(log.turn(headish).id for headish in which.thread),
+        subject=which.subject,
+    )
+    found = log.erase(turn=shown.turns, thread=shown.threads, subject=shown.subject, reason="dry run", dry_run=True)
+    if found.events:
+        if not common.json:
+            feeds = _delivered_to(log, found)
+            _write_report(found, common, feeds)
+            sys.stdout.flush()
+            _tell_beyond(feeds, dry_run=True)
+        _ask(f"erase {count(found.events, 'event')}")
+    return shown, found.seen
 
 
 def _check_somebody_is_here(what: str) -> None:
@@ -290,7 +301,6 @@ def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedStat
     done = "would erase" if report.dry_run else "erased"
     screen.line((done, "bold red"), f"  {count(report.events, 'event')}, {size(report.payload_bytes)}")
     kinds: list[tuple[str, Sequence[str]]] = [
-        ("turns", report.turns),
         ("requests", report.calls),
         ("replies", report.replies),
         ("imported lines", report.lines),
@@ -299,7 +309,9 @@ def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedStat
         ("tool calls", report.tool_calls),
         ("holds", report.holds),
     ]
-    facts = [(name, f"{len(ids):,}") for name, ids in kinds if ids]
+    few = len(report.turns) <= _NAMED_MAX
+    facts = [("turn", turn) for turn in report.turns] if few else [("turns", f"{len(report.turns):,}")]
+    facts += [(name, f"{len(ids):,}") for name, ids in kinds if ids]
     facts += [
         ("bookmark", f"{moved.name} is gone" if moved.after is None else f"{moved.name} is back at {moved.after}")
         for moved in report.moved_bookmarks
