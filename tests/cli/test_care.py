@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -172,9 +173,26 @@ def test_a_reader_that_leaves_ends_the_output_quietly(read: Command) -> None:
     for arguments in (["log"], ["--help"], ["log", "--help"]):
         outcome = read.into_closed_pipe(*arguments)
         assert (outcome.status, outcome.stderr) == (0, "")
-    outcome = read.into_closed_pipe("export")
     line = "turnlog: standard output was closed before the export was whole\n"
-    assert (outcome.status, outcome.stderr) == (2, line)
+    for form in ((), ("--format", "markdown", "main")):
+        outcome = read.into_closed_pipe("export", *form)
+        assert (outcome.status, outcome.stderr) == (2, line)
+
+
+def test_a_reader_of_a_named_pipe_that_leaves_is_told(read: Command, tmp_path: Path) -> None:
+    """What is written as into a file is not there."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read.ok("add", "-", stdin=b"x" * 1_000_000)
+
+    def leave() -> None:
+        with pipe.open("rb") as file:
+            file.read(1)
+
+    reader = threading.Thread(target=leave, daemon=True)
+    reader.start()
+    assert read.refused("export", "-o", str(pipe)) == f"{str(pipe)!r}: broken pipe"
+    reader.join()
 
 
 def test_ctrl_c_is_one_line(turnlog: Command) -> None:

@@ -238,3 +238,12 @@ def test_a_bookmark_that_hides_a_turn_is_told(turnlog: Command) -> None:
     ]
     assert "role: 'robot'" in turnlog.refused("add", "x", "--role", "robot", "-b", first[:20])
     assert hides("add", "x", "-b", first[:20], name=first[:20])
+
+
+@pytest.mark.parametrize(
+    "line", [("run", "x", "--system", "-"), ("add", "x", "--tool-mode", "-"), ("run", "x", "--schema", "-")]
+)
+def test_an_option_that_takes_no_standard_input_says_so(turnlog: Command, line: tuple[str, ...]) -> None:
+    """A dash is never recorded as what it stands for within."""
+    assert turnlog.refused(*line, stdin=b"said") == f"{line[2]} -: it takes no standard input, write it here"
+    assert not turnlog.store.exists()

@@ -189,10 +189,10 @@ def _main(tokens: list[str]) -> int:
     settle_width()
     try:
         return _run_until_stopped(tokens)
-    except BrokenPipeError:
-        # Whoever read the output has seen enough (`turnlog log | head`).
+    except BrokenPipeError as error:
         abandon_output()
-        return 0
+        # Whoever read the output has seen enough (`turnlog log | head`). A pipe that was named is as a file.
+        return 0 if error.filename is None else _fail(error, EXIT_USAGE)
     except UnicodeEncodeError as error:
         place = _place_of_bytes(tokens)
         return _fail_by_bug(error) if place is None else _fail(f"{place} is not valid UTF-8", EXIT_USAGE)

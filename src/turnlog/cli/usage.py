@@ -37,6 +37,9 @@ _STANDARD_STREAM_COMMANDS = ("add", "compact", "import", "export", "prep", "run"
 STANDARD_STREAM = "\0"
 """What `-` becomes where it means standard input or output: cyclopts takes `-` for an option. No argument is a NUL."""
 
+_TEXTS_OF_STREAMS = ("--text",)
+"""Options whose text may come from standard input. Those that take a file say of it themselves."""
+
 _OTHER_WORDS = {
     **dict.fromkeys(("init", "say", "new", "record", "append", "commit"), "add"),
     **dict.fromkeys(("branch", "fork", "edit", "amend"), "add --continues TURN"),
@@ -135,7 +138,12 @@ def convert_strictly(kind: Any, tokens: Sequence[Token]) -> object:
 
     Raises:
         CoercionError: it is not of this kind.
+        UsageError: it is `-` where standard input means nothing.
     """
+    if Path not in (kind, *get_args(kind)):
+        for token in tokens:
+            if token.value == STANDARD_STREAM and token.keyword and token.keyword not in _TEXTS_OF_STREAMS:
+                raise UsageError(f"{token.keyword} -: it takes no standard input, write it here")
     if int in (kind, *get_args(kind)):
         for token in tokens:
             try:

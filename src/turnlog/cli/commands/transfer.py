@@ -391,9 +391,7 @@ def export(
 def _export_as(form: str, headish: str, output: Path | None, common: Common, *, force: bool) -> None:
     with noting() as done, common.open() as log:
         if output is None or _is_standard(output):
-            check_output()
-            _exported(log, headish, form).write(json_output())
-            sys.stdout.flush()
+            _export_to_stdout(lambda file: _exported(log, headish, form).write(file))
             return
         with new_file(output, common, force=force) as file:
             exported = _exported(log, headish, form)
@@ -447,7 +445,7 @@ def _part(log: TurnLog, headish: str | None, which: ExportChoice, *, ancestry: b
     return write
 
 
-def _export_to_stdout(write: Callable[[BinaryIO], int]) -> None:
+def _export_to_stdout(write: Callable[[BinaryIO], object]) -> None:
     check_output()
     try:
         write(json_output())
