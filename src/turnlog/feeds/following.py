@@ -360,6 +360,8 @@ class AsyncEvents(Generic[T_co]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._more: asyncio.Event | None = None
         self._following = Following(parts, wanted, self._tell)
+        self._reading: asyncio.Future[bool] | None = None
+        """A read that is under way."""
         self._stopped = False
 
     @property
@@ -382,12 +384,15 @@ class AsyncEvents(Generic[T_co]):
         return self
 
     async def __anext__(self) -> T_co:
-        """Return the next event; wait for it if the log is followed. Raises what `Events` does."""
+        """Return the next event; wait for it if the log is followed. Raises what `Events` does.
+
+        Where the wait is cancelled, as by a time limit, nothing is lost: the next one goes on.
+        """
         following = self._following
         while not self._stopped:
-            if (item := following.take()) is not None:
+            if self._reading is None and (item := following.take()) is not None:
                 return cast("T_co", item)
-            if following.read_kept() or await self._executors.run_read(following.read):
+            if await self._read():
                 continue
             if (item := following.take()) is not None:
                 return cast("T_co", item)
@@ -395,6 +400,20 @@ class AsyncEvents(Generic[T_co]):
                 break
             await self._wait()
         raise StopAsyncIteration
+
+    async def _read(self) -> bool:
+        """Read on. A thread that reads for a task that was cancelled goes on, and whoever comes next awaits that."""
+        reading = self._reading
+        if reading is None:
+            if self._following.read_kept():
+                return True
+            reading = self._reading = asyncio.ensure_future(self._executors.run_read(self._following.read))
+            reading.add_done_callback(_noticed)
+        try:
+            return await asyncio.shield(reading)
+        finally:
+            if reading.done():
+                self._reading = None
 
     async def _wait(self) -> None:
         if self._more is None:
@@ -425,3 +444,9 @@ class AsyncEvents(Generic[T_co]):
     ) -> None:
         """Stop."""
         self.stop()
+
+
+def _noticed(reading: asyncio.Future[bool]) -> None:
+    """Look at how a read has ended, for nobody may come for it any more."""
+    if not reading.cancelled():
+        reading.exception()

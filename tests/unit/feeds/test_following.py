@@ -20,6 +20,7 @@ from turnlog.errors import CorruptionError, MetaError, StoreClosedError, StoreCu
 from turnlog.events import Recorded
 from turnlog.feeds import CaughtUp, LiveDelta
 from turnlog.feeds import live as live_module
+from turnlog.feeds.following import Following
 from turnlog.store.pages import PAGE_EVENTS
 
 
@@ -529,6 +530,37 @@ def test_task_is_cancelled_and_stopped(log: TurnLog) -> None:
             await anext(left)
 
     asyncio.run(go())
+
+
+def test_a_wait_that_is_given_up_while_a_thread_reads_loses_nothing(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The read goes on, and whoever comes next has what it found: all events, none twice, in order."""
+    for number in range(10):
+        log.add_turn(str(number))
+    begun, goes_on, read = threading.Event(), threading.Event(), Following.read
+
+    def held(self: Following) -> bool:
+        begun.set()
+        goes_on.wait(10)
+        return read(self)
+
+    async def go(*, follow: bool) -> None:
+        begun.clear()
+        goes_on.clear()
+        async with AsyncTurnLog(log).events(follow=follow) as events:
+            given_up = asyncio.create_task(_first(events, 1))
+            await asyncio.to_thread(begun.wait, 10)
+            given_up.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await given_up
+            asyncio.get_running_loop().call_later(0.05, goes_on.set)
+            given = await asyncio.wait_for(_first(events, 11), 10)
+        assert [event.global_position for event in given] == list(range(1, 12))
+
+    monkeypatch.setattr(Following, "read", held)
+    for follow in (False, True):
+        asyncio.run(go(follow=follow))
 
 
 def test_a_server_that_does_not_answer_holds_up_no_event_loop(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
