@@ -42,9 +42,10 @@ from turnlog.events.sealing import open_private, read_sealed, sealed_pieces
 from turnlog.ids import new_id
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.transcripts import PieceMeta
-from turnlog.model import ToolCallMeta, ToolEndMeta
+from turnlog.model import CallError, ToolCallMeta, ToolEndMeta
 from turnlog.model.blocks import BLOCK_TYPES
 from turnlog.model.depth import JSON_DEPTH_MAX
+from turnlog.providers import get_as
 from turnlog.record.append import META_BYTES_MAX
 from turnlog.record.fields import NAME_CHARACTERS_MAX
 from turnlog.sources import Sources
@@ -95,6 +96,10 @@ def rich(tmp_path_factory: pytest.TempPathFactory) -> Path:
         known = [log.tool_calls.of(asked)[0].last_end]
         log.tool_calls.record_results(results, turn=asked, ends=[_ended(asked, 1)], known=known)
         log.holds.set("a hold", turn="both", reason="a court said so")
+        adapter = get_as("anthropic", "anthropic")
+        call = log.calls.record("away", adapter.prepare_request(log.context("away"), model="m-1"))
+        broken = adapter.aggregate([]).failed(CallError(message="it sent what it should not"))
+        log.calls.record_reply(call, [b'{"a":"\x1e"}', b"", b"\n\x1e"], broken, bookmark=False)
     return folder
 
 
@@ -153,7 +158,7 @@ def test_reader_recomputes_what_turnlog_reads(programs: Readers, store: Path) ->
     with TurnLog.open(f"sqlite:///{store}") as log:
         _check_summary(summary, log)
         report = log.verify()
-    assert (report.events, report.payloads, report.erased) == (109, 89, 1)
+    assert (report.events, report.payloads, report.erased) == (112, 92, 1)
     assert len(summary["windows"]["main"]["messages"]) > 50
     assert len(summary["requests"]) == 3
 

@@ -19,10 +19,12 @@ from turnlog.digest import payload_hash
 from turnlog.errors import ContentError, ErasedError, ErasedSinceError, FormatError
 from turnlog.ids import new_id
 from turnlog.model import CallError, LossEntry, LossReport, ReplyFacts, Tool
+from turnlog.model.calls import ReplyMeta
 from turnlog.model.tools import TOOLS_MAX
 from turnlog.projections import synchronous
 from turnlog.providers import Connection, OnLoss, PreparedRequest, get, get_as
 from turnlog.providers.replay import Replay
+from turnlog.record.calls import reply_flaw, reply_payload
 from turnlog.record.requests import request_payload
 from turnlog.sources import Sources
 from turnlog.store import open_store
@@ -223,6 +225,34 @@ def test_reply_without_any_event_has_no_payload(log: TurnLog) -> None:
     turn = log.calls.record_reply(call, [], response)
     assert log.calls.events(turn.id) == []
     assert log.verify().clean
+
+
+@pytest.mark.parametrize("raw", [[b"\x1e"], [b'{"a":"\x1e"}', b""], [b"", b"\n\x1e\n", b"\x1e\x1e"]])
+def test_what_parts_raw_events_may_stand_in_one(log: TurnLog, raw: list[bytes]) -> None:
+    """What came is kept as it came: no JSON has such a byte in it, and a broken server may send it."""
+    question = log.add_turn("Hello", bookmark="main")
+    call = log.calls.record(question.id, prepare(log, "main"))
+    turn = log.calls.record_reply(call, raw, ANTHROPIC.aggregate([]).failed(CallError(message="broken")))
+    assert log.calls.events(turn.id) == raw
+    assert [reply.events for replies in log.calls.replies().values() for reply in replies] == [tuple(raw)]
+    assert log.verify().clean
+    file = io.BytesIO()
+    log.export(file)
+    with TurnLog.open("memory://") as copy:
+        copy.import_turnlog(io.BytesIO(file.getvalue()))
+        assert copy.calls.events(turn.id) == raw
+        assert copy.verify().clean
+
+
+@pytest.mark.parametrize("sizes", [(1,), (1, 2), (3,), (2, -1), (), (1, 1, 0)])
+def test_sizes_of_raw_events_are_those_of_the_payload(sizes: tuple[int, ...]) -> None:
+    """Wrong ones are told, and read nothing that is not there."""
+    meta = ReplyMeta(call="c", events=2, sizes=(1, 1))
+    payload = reply_payload([b"\x1e", b"x"])
+    assert reply_flaw(payload, meta) is None
+    assert reply_flaw(payload, replace(meta, sizes=sizes)) is not None
+    assert reply_flaw(payload, replace(meta, sizes=None)) is not None
+    assert reply_flaw(payload[:-1], meta) is not None
 
 
 def test_reply_onto_a_moved_bookmark_is_refused_as_a_whole(log: TurnLog) -> None:

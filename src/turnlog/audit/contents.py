@@ -22,7 +22,7 @@ from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_tools
 from turnlog.model.blocks import EXTRA, is_in_form
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.tools import TOOLS_MAX
-from turnlog.record.calls import reply_payload
+from turnlog.record.calls import reply_flaw
 from turnlog.store import Placement, ReadTransaction
 from turnlog.store.frames import decompress
 
@@ -39,7 +39,6 @@ _digest = methodcaller("digest")
 _FILES = (Placement.FILE, Placement.FILE_ZSTD)
 _texts = msgspec.json.Decoder(list[Text])
 _encoder = msgspec.json.Encoder()
-_SEPARATOR = reply_payload([b""])[:1]
 _list = msgspec.json.Decoder(list[Raw])
 
 
@@ -121,14 +120,9 @@ class Contents:
     def _reply(self, recorded: Recorded, payload: bytes | None) -> None:
         if payload is None and recorded.hash is not None:
             return  # too large to be looked into
-        said = meta_of(recorded, ReplyMeta).events
-        text = payload or b""
-        found = text.count(_SEPARATOR)
-        # As `reply_payload` has it: each event after a separator, and with a line feed at its end.
-        if text and not (text.startswith(_SEPARATOR) and (text + _SEPARATOR).count(b"\n" + _SEPARATOR) == found):
-            self._findings.add("its payload is not one of raw events")
-        elif found != said:
-            self._findings.add(f"its payload has {found:,} raw events, and it says {said:,}")
+        flaw = reply_flaw(payload or b"", meta_of(recorded, ReplyMeta))
+        if flaw is not None:
+            self._findings.add(flaw)
         else:
             self._findings.replies += 1
 

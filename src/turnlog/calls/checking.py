@@ -126,13 +126,14 @@ def _reply_difference(
     events: list[bytes] = []
     try:
         reply = cited_event(transaction, turn, "reply")
-        if reply is not None and not reply.unreadable and meta_of(reply, ReplyMeta).redacted is not None:
+        answer = None if reply is None or reply.unreadable else meta_of(reply, ReplyMeta)
+        if answer is not None and answer.redacted is not None:
             return None, None, True
         payload = None if reply is None else transaction.payload(reply)
         content = transaction.payload(turn)
-        if payload is None or content is None:
+        if payload is None or content is None or answer is None:
             return None, None, False
-        events = reply_events(payload)
+        events = reply_events(payload, answer)
         reader = adapter(meta.adapter, meta.provider)
         response = reader.aggregate(events, model=meta.model)
         difference = _difference(content, content_bytes(response.content))

@@ -49,6 +49,7 @@ from turnlog.record.calls import (
     reply_events,
     reply_key,
     reply_payload,
+    reply_sizes,
 )
 from turnlog.record.drafts import TurnDraft
 from turnlog.record.redaction import NOTHING, Redaction
@@ -251,6 +252,7 @@ class Calls:
             events=len(reply.events),
             error=error,
             redacted=reply.redacted,
+            sizes=reply_sizes(reply.events),
         )
 
         def plan(transaction: WriteTransaction) -> Recorded:
@@ -355,7 +357,7 @@ class Calls:
                 raise UnknownCallError(f"turn {headish!r} did not come of a recorded model call", call=headish)
             if recorded.unreadable:
                 raise unreadable(recorded, f"the reply of turn {headish!r}")
-            return reply_events(transaction.payload(recorded) or b"")
+            return reply_events(transaction.payload(recorded) or b"", meta_of(recorded, ReplyMeta))
 
     def tools(self, call: str) -> tuple[Tool, ...]:
         """Return the tools that a call offered, as they were.
@@ -405,7 +407,9 @@ class Calls:
                 error = meta.error
                 if meta.redacted is not None:
                     error = CallError(message="the recorded reply was redacted, and cannot be replayed")
-                reply = RecordedReply(events=tuple(reply_events(transaction.payload(recorded) or b"")), error=error)
+                reply = RecordedReply(
+                    events=tuple(reply_events(transaction.payload(recorded) or b"", meta)), error=error
+                )
                 found.setdefault(call_meta(call).request.hash, []).append(reply)
         return found
 

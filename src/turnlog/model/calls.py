@@ -74,12 +74,14 @@ class ReplyMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
         events: number of raw events.
         error: why the call failed.
         redacted: how many of which kind redaction hooks took out of the reply. Then no raw event is kept.
+        sizes: the bytes of each raw event, where one of them has the byte in it that stands before each; else None.
     """
 
     call: str
     events: int
     error: CallError | None = None
     redacted: dict[str, int] | None = None
+    sizes: tuple[int, ...] | None = None
 
 
 class ToolsMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 
 import msgspec
@@ -342,6 +343,31 @@ def reply_payload(raw_events: Sequence[bytes]) -> bytes:
     return b"".join(_SEPARATOR + event + b"\n" for event in raw_events)
 
 
-def reply_events(payload: bytes) -> list[bytes]:
+def reply_sizes(raw_events: Sequence[bytes]) -> tuple[int, ...] | None:
+    """Return the bytes of each event, where one has a record separator in it, as no JSON has; else None."""
+    return tuple(map(len, raw_events)) if any(_SEPARATOR in event for event in raw_events) else None
+
+
+def reply_events(payload: bytes, meta: ReplyMeta) -> list[bytes]:
     """Return the raw events of a payload."""
-    return [event.removesuffix(b"\n") for event in payload.split(_SEPARATOR)[1:]]
+    if meta.sizes is None:
+        return [event.removesuffix(b"\n") for event in payload.split(_SEPARATOR)[1:]]
+    starts = accumulate((size + 2 for size in meta.sizes), initial=1)
+    return [payload[start : start + size] for start, size in zip(starts, meta.sizes, strict=False)]
+
+
+def reply_flaw(payload: bytes, meta: ReplyMeta) -> str | None:
+    """Return what is wrong with the payload of a reply; None where it is the raw events that the reply tells of."""
+    if meta.sizes is not None:
+        events = reply_events(payload, meta)
+        found = len(events)
+        is_form = min(meta.sizes, default=0) >= 0 and reply_payload(events) == payload
+    else:
+        found = payload.count(_SEPARATOR)
+        # Each event after a separator, and with a line feed at its end.
+        is_form = not payload or (
+            payload.startswith(_SEPARATOR) and (payload + _SEPARATOR).count(b"\n" + _SEPARATOR) == found
+        )
+    if not is_form:
+        return "its payload is not one of raw events"
+    return None if found == meta.events else f"its payload has {found:,} raw events, and it says {meta.events:,}"

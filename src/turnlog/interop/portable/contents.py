@@ -8,7 +8,7 @@ from turnlog.events import BOOKMARK, REGISTERS, REPLY, SHAPES, TOOLS, TURN, Even
 from turnlog.model import BookmarkMeta, ReplyMeta, ToolsMeta, parse_tools
 from turnlog.model.blocks import is_in_form
 from turnlog.model.tools import check_tools
-from turnlog.record.calls import reply_events, reply_payload
+from turnlog.record.calls import reply_flaw
 from turnlog.record.fields import check_bookmark_name
 
 
@@ -30,9 +30,7 @@ def content_flaw(event: Event, payload: bytes | None) -> str | None:
     elif topic in REGISTERS:
         _check_names(getattr(meta_of(event, SHAPES[topic].kind), "name", None))
     elif topic == REPLY:
-        found = reply_events(payload or b"")
-        if reply_payload(found) != (payload or b"") or len(found) != meta_of(event, ReplyMeta).events:
-            return "its payload is not the raw events that it tells of"
+        return reply_flaw(payload or b"", meta_of(event, ReplyMeta))
     elif topic == TOOLS:
         tools = parse_tools(payload or b"")
         check_tools(tools)
