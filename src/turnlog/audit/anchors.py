@@ -19,9 +19,9 @@ from turnlog.audit.proofs import split_notes
 from turnlog.audit.report import Findings, shown
 from turnlog.errors import CorruptionError, ProofError, os_reason
 from turnlog.ids import is_id
-from turnlog.projections.checkpoints import kept
+from turnlog.projections.checkpoints import drop, kept
 from turnlog.projections.tree import MEND, TREE, kept_runs, read_nodes, tree_flaw, tree_size
-from turnlog.store import ReadTransaction
+from turnlog.store import ReadTransaction, SQLRow, Store, WriteTransaction
 from turnlog.store.files import open_file
 
 ORIGIN = "turnlog/"
@@ -143,13 +143,38 @@ def stored_anchors(transaction: ReadTransaction, findings: Findings) -> Iterator
     findings.at(None)
     for size, note in kept(transaction):
         try:
-            checkpoint = parse_checkpoint(parse_note(str(note)).text)
+            checkpoint = _read(note)
         except ProofError as error:
             findings.add(f"a checkpoint that the store keeps, of {shown(size)} events, cannot be read: {error}")
             continue
         if checkpoint.size != size:
             findings.add(f"a checkpoint of {checkpoint.size} events is kept as one of {shown(size)}")
         yield Anchor(checkpoint=checkpoint, place=f"the store's checkpoint of {checkpoint.size}", outside=False)
+
+
+def drop_damaged(store: Store) -> bool:
+    """Take away what the store keeps as checkpoints and is none, and tell whether there was any: it proves nothing."""
+
+    def damaged(transaction: ReadTransaction) -> Iterator[SQLRow]:
+        for row in kept(transaction):
+            try:
+                _read(row[1])
+            except ProofError:
+                yield row
+
+    def plan(transaction: WriteTransaction) -> None:
+        for row in list(damaged(transaction)):
+            drop(transaction, row)
+
+    with store.read() as transaction:
+        found = next(damaged(transaction), None) is not None
+    if found:
+        store.write(plan)
+    return found
+
+
+def _read(note: object) -> Checkpoint:
+    return parse_checkpoint(parse_note(str(note)).text)
 
 
 def is_of_another(origin: str, log_id: str | None) -> bool:

@@ -15,6 +15,7 @@ from msgspec import Struct
 from turnlog.audit.merkle import HASH_BYTES
 from turnlog.audit.notes import (
     COSIGNATURE,
+    DASH,
     SIGNATURE,
     Signer,
     Verifier,
@@ -115,7 +116,13 @@ def sign(checkpoint: Checkpoint, signer: Signer) -> str:
     """Return a checkpoint as a note that is signed with a key of the log.
 
     What was signed cannot be taken back: a log signs no checkpoint that is not consistent with what it signed before.
+
+    Raises:
+        ProofError: a line of it would pass for a signature.
     """
+    for line in (checkpoint.origin, *checkpoint.extensions):
+        if line.startswith(DASH):
+            raise ProofError(f"{line!r} cannot be a line of a checkpoint: signatures begin with {DASH!r}")
     return written_note(checkpoint.text, [signer.sign(checkpoint.text)])
 
 

@@ -232,7 +232,9 @@ class Audit:
         try:
             return list(map(_kept, notes))
         except ProofError as error:
-            raise CorruptionError(f"a kept checkpoint is damaged ({error}): run `turnlog verify`") from error
+            raise CorruptionError(
+                f"a kept checkpoint is damaged ({error}): `turnlog verify --repair-projections` takes it away"
+            ) from error
 
     def cosigned(
         self, checkpoint: KeptCheckpoint, lines: Iterable[str], witnesses: Iterable[Verifier]

@@ -121,7 +121,10 @@ class CheckpointKeeper:
                 return False
             if first is None:
                 return False
-            self._due_s = first.header.time / 1000 + self._every_s
+            said_s = first.header.time / 1000
+            # From further in the future it is by a clock that was wrong, or what another log says: nobody knows then
+            # for how long it is here.
+            self._due_s = said_s + self._every_s if said_s <= time() + self._every_s else 0.0
         return time() >= self._due_s
 
     def _end(self, after: int, timeout_s: float) -> int | None:

@@ -53,7 +53,8 @@ _KEY_ID_BYTES = 4
 _TIME_BYTES = 8
 _TIME_S_MAX = 2**63 - 1
 _SIGNATURE_BYTES = 64
-_DASH = "\N{EM DASH} "
+DASH = "\N{EM DASH} "
+"""What a signature line begins with."""
 _SECRET_PREFIX = "PRIVATE+KEY+"
 _KEY_ID = re.compile(r"[0-9a-f]{8}")
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f]")
@@ -239,7 +240,7 @@ class NoteSignature(Struct, frozen=True):
     @property
     def line(self) -> str:
         """The signature line, without a line feed."""
-        return f"{_DASH}{self.name} {_to_base64(self.key_id + self.value)}"
+        return f"{DASH}{self.name} {_to_base64(self.key_id + self.value)}"
 
 
 class Note(Struct, frozen=True):
@@ -277,9 +278,9 @@ def parse_signature(line: str) -> NoteSignature:
     Raises:
         ProofError: it is malformed.
     """
-    name, blank, encoded = line.removeprefix(_DASH).partition(" ")
+    name, blank, encoded = line.removeprefix(DASH).partition(" ")
     value = _from_base64(encoded)
-    if not line.startswith(_DASH) or not blank or value is None or len(value) <= _KEY_ID_BYTES or not _is_name(name):
+    if not line.startswith(DASH) or not blank or value is None or len(value) <= _KEY_ID_BYTES or not _is_name(name):
         raise ProofError("a signature line of a note is malformed")
     return NoteSignature(name=name, key_id=value[:_KEY_ID_BYTES], value=value[_KEY_ID_BYTES:])
 

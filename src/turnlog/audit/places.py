@@ -113,7 +113,7 @@ class AppendOnlyFile:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise not_a_file(self._path)
                 size_before = os.fstat(handle).st_size
-                torn = size_before and os.pread(handle, 1, size_before - 1) != b"\n"
+                torn = size_before and os.pread(handle, 2, max(0, size_before - 2)) != b"\n\n"
                 _write_all(handle, ("\n\n" if torn else "") + note + "\n")
             finally:
                 os.close(handle)

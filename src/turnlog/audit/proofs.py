@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import chain
 from typing import BinaryIO
 
@@ -25,7 +26,7 @@ from turnlog.audit.arrivals import is_of_one_log
 from turnlog.audit.base64_reading import Base64, FileSource, decoded
 from turnlog.audit.checkpoints import SignedCheckpoint, open_checkpoint, parse_hash, parse_size, written_hash
 from turnlog.audit.merkle import verify_consistency, verify_inclusion
-from turnlog.audit.notes import NOTE_BYTES_MAX, Verifier
+from turnlog.audit.notes import DASH, NOTE_BYTES_MAX, Verifier
 from turnlog.audit.proof_events import (
     HELD_BYTES_MAX,
     EventParts,
@@ -46,8 +47,8 @@ HASHES_MAX = 63
 PROOF_BYTES_MAX = 1024 * 1024 * 1024
 PART_BYTES_MAX = 16 * 1024 * 1024
 """Of a header, and of a private part: what is taken apart takes many times as much memory."""
-_REST_BYTES_MAX = 4 * NOTE_BYTES_MAX
-"""More than a proof has beside its events."""
+REST_BYTES_MAX = 4 * NOTE_BYTES_MAX
+"""More than a proof has beside its events, and than a consistency proof has."""
 
 
 class Proof(Struct, frozen=True, kw_only=True):
@@ -138,7 +139,7 @@ def proof_pieces(proof: ProofParts) -> Iterator[bytes]:
             raise ProofError(f"an event has a header or a private part of more than {PART_BYTES_MAX:,} bytes")
     # As `_spelled` gives it: each part with six characters of punctuation, each event with two.
     parts = sum(len(name) + 6 + _base64_size(part.size) for event in events for name, part in event.items())
-    if _base64_size(len(_START) + parts + 2 * len(events) - 1 + len(_END)) > PROOF_BYTES_MAX - _REST_BYTES_MAX:
+    if _base64_size(len(_START) + parts + 2 * len(events) - 1 + len(_END)) > PROOF_BYTES_MAX - REST_BYTES_MAX:
         raise ProofError(
             f"the proof would have more than {PROOF_BYTES_MAX:,} bytes: prove fewer events, or withhold payloads"
         )
@@ -247,7 +248,9 @@ def check_consistency(text: str, verifiers: Iterable[Verifier]) -> ConsistencyRe
     Raises:
         ProofError: it does not hold, or is none.
     """
-    _check_size(text)
+    # What is ASCII has as many bytes as characters, and all but hostile files are.
+    if len(text) > REST_BYTES_MAX or (not text.isascii() and len(text.encode(errors="replace")) > REST_BYTES_MAX):
+        raise ProofError(f"a consistency proof has at most {REST_BYTES_MAX:,} bytes")
     # Neither a checkpoint nor its signatures have an empty line in them.
     head, *notes = text.split("\n\n", 5)
     first, *lines = head.split("\n", HASHES_MAX + 2)
@@ -266,25 +269,36 @@ def check_consistency(text: str, verifiers: Iterable[Verifier]) -> ConsistencyRe
     return ConsistencyReport(old=old, new=new)
 
 
-_NOTE_END = re.compile("^(— .*\n)(?!— )\n?", re.MULTILINE)
-
-
 def split_notes(text: str) -> list[str]:
-    """Return the signed notes of a text that has one after the other, with or without an empty line between them."""
+    """Return the signed notes of a text that has one after the other, with or without an empty line between them.
+
+    A checkpoint has no empty line in it but the one before its signatures: so what was torn is a note of its own, that
+    cannot be read, and takes none with it.
+    """
     notes: list[str] = []
-    start = 0
-    for found in _NOTE_END.finditer(text):
-        notes.append(text[start : found.end(1)])
-        start = found.end()
-    if text[start:]:
-        notes.append(text[start:])
+    said: list[str] = []
+    signatures: list[str] = []
+
+    def end() -> None:
+        if said or signatures:
+            notes.append("".join((*said, "\n" if said and signatures else "", *signatures)))
+        said.clear()
+        signatures.clear()
+
+    blank = False
+    for line in StringIO(text, newline="\n"):
+        if line == "\n":
+            blank = True
+            continue
+        if line.startswith(DASH):
+            signatures.append(line)
+        else:
+            if signatures or blank:
+                end()
+            said.append(line)
+        blank = False
+    end()
     return notes
-
-
-def _check_size(text: str) -> None:
-    # What is ASCII has as many bytes as characters, and all but hostile files are.
-    if len(text) > PROOF_BYTES_MAX or (not text.isascii() and len(text.encode(errors="replace")) > PROOF_BYTES_MAX):
-        raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
 
 
 def _parse(file: BinaryIO) -> tuple[int, tuple[bytes, ...], str, Base64]:
@@ -296,8 +310,11 @@ def _parse(file: BinaryIO) -> tuple[int, tuple[bytes, ...], str, Base64]:
         raise ProofError(f"it is no proof: the first line is not {PROOF!r}")
     is_extra = file.read(len(_EXTRA)) == _EXTRA.encode()
     start, end = file.tell(), _line_end(file)
+    rest = file.read(REST_BYTES_MAX + 1)
+    if len(rest) > REST_BYTES_MAX:
+        raise ProofError(f"a proof has at most {REST_BYTES_MAX:,} bytes behind its events")
     try:
-        head, blank, note = file.read().decode().partition("\n\n")
+        head, blank, note = rest.decode().partition("\n\n")
     except UnicodeDecodeError as error:
         raise ProofError("the proof is not UTF-8") from error
     index, *hashes = head.split("\n", HASHES_MAX + 2)

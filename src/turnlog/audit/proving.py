@@ -50,12 +50,21 @@ def proving(
     grow_tree(store)
     with store.read() as transaction:
         recorded = find_event(transaction, event)
-        note = note or latest(transaction, size_min=recorded.global_position)
+        note = note or _latest(transaction, recorded.global_position)
         if note is None:
             raise ProofError(
                 f"no checkpoint covers event {recorded.header.id!r} yet: make one with `turnlog checkpoint`"
             )
         yield _prove(transaction, recorded, note, thread=thread, calls=calls, withheld=withheld)
+
+
+def _latest(transaction: ReadTransaction, size_min: int) -> str | None:
+    """Return the largest checkpoint of so many events at least that the store keeps. Damaged ones are passed over."""
+    for note in latest(transaction, size_min=size_min):
+        with suppress(ProofError):
+            if parse_checkpoint(parse_note(note).text).size >= size_min:
+                return note
+    return None
 
 
 def grow_tree(store: Store) -> None:

@@ -62,7 +62,8 @@ class VerifyReport(Struct, frozen=True, kw_only=True):
         closed: number of those whose payload was hashed but not looked into, because their key is not here.
         damage: what is wrong, in the order in which it was found; empty if all is well. At most `DAMAGE_MAX`.
         more: how much more damage there is.
-        repaired: what was put in order: projections by their names, and what the schema lacked.
+        repaired: what was put in order: projections by their names, what the schema lacked, and `checkpoints` where one
+            that cannot be read was taken away.
         others: tables in the store that are none of turnlog's. They are told, and are no damage.
         checkpoints: number of checkpoints that were compared with the events.
         anchored: how many events a checkpoint from outside the store covers; None where none was given. The others are

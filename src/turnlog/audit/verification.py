@@ -12,8 +12,10 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from time import sleep
 from typing import cast
 
+import msgspec
+
 from turnlog.audit import contents
-from turnlog.audit.anchors import Anchor, Leaf, Roots, stored_anchors
+from turnlog.audit.anchors import Anchor, Leaf, Roots, drop_damaged, stored_anchors
 from turnlog.audit.citations import Citations, check_genesis
 from turnlog.audit.contents import Contents
 from turnlog.audit.erasures import Erasures
@@ -61,7 +63,8 @@ def verify(
     Args:
         store: the store. Others may append to it meanwhile.
         progress: called with events done and events in all.
-        repair_projections: build projections anew that are missing or damaged, and what else the schema lacks.
+        repair_projections: build projections anew that are missing or damaged, and what else the schema lacks; and
+            take away what is kept as a checkpoint and cannot be read as one.
         checkpoints: signed checkpoints to compare the events with, beside those that the store keeps.
         since: payloads up to this global position are not read again, and requests not put together. All else is
             checked for all events: nothing behind would be known without it.
@@ -81,13 +84,25 @@ def verify(
         StoreReadOnlyError: there is something to repair, and the store cannot be written.
     """
     findings = Findings()
+    without = ("checkpoints",) if repair_projections and _dropped(store) else ()
     with store.scratch() as scratch:
         known = Known(scratch)
         threads = Threads(scratch, known)
         with Requests(known, threads, findings) as requests:
             roots = _roots(store, checkpoints, findings)
             walk = _Verification(store, scratch, known, threads, requests, findings, roots, since, progress)
-            return walk.run(repair=repair_projections)
+            report = walk.run(repair=repair_projections)
+    return msgspec.structs.replace(report, repaired=report.repaired + without)
+
+
+def _dropped(store: Store) -> bool:
+    """Take away what is kept as a checkpoint and is none; of a store that cannot be read more is told later."""
+    try:
+        return drop_damaged(store)
+    except NOT_DAMAGE:
+        raise
+    except StoreError:
+        return False
 
 
 def _roots(store: Store, given: Sequence[Anchor], findings: Findings) -> Roots | None:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from turnlog.audit.anchors import read_note_text
 from turnlog.audit.proof_events import ShownEvent
-from turnlog.audit.proofs import CONSISTENCY, PROOF_BYTES_MAX, ProofParts, split_notes
+from turnlog.audit.proofs import CONSISTENCY, PROOF_BYTES_MAX, REST_BYTES_MAX, ProofParts, split_notes
 from turnlog.cli.failures import UsageError
 from turnlog.cli.text import count
 from turnlog.errors import ProofError
@@ -147,9 +147,9 @@ def consistency_text(file: BinaryIO) -> str | None:
     first = f"{CONSISTENCY}\n".encode()
     if file.read(len(first)) != first:
         return None
-    content = first + file.read(PROOF_BYTES_MAX + 1 - len(first))
-    if len(content) > PROOF_BYTES_MAX:
-        raise ProofError(f"a proof has at most {PROOF_BYTES_MAX:,} bytes")
+    content = first + file.read(REST_BYTES_MAX + 1 - len(first))
+    if len(content) > REST_BYTES_MAX:
+        raise ProofError(f"a consistency proof has at most {REST_BYTES_MAX:,} bytes")
     try:
         return content.decode()
     except UnicodeDecodeError as error:

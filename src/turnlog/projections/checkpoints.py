@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+
 from turnlog.store import ReadTransaction, SideTables, SQLRow, WriteTransaction
 
 CHECKPOINTS = SideTables(
@@ -31,11 +34,18 @@ def count_below(transaction: ReadTransaction, size: int) -> int:
     return int(count)
 
 
-def latest(transaction: ReadTransaction, *, size_min: int = 0) -> str | None:
-    """Return the note of the largest size that is kept, at least `size_min`; None where there is none."""
-    if not transaction.has(CHECKPOINTS):
-        return None
-    rows = transaction.rows(
-        "SELECT note FROM checkpoints WHERE size >= ? ORDER BY size DESC, note LIMIT 1", (size_min,)
-    )
-    return str(rows[0][0]) if rows else None
+def latest(transaction: ReadTransaction, *, size_min: int = 0) -> Iterator[str]:
+    """Iterate over the notes of sizes of at least `size_min`, the largest first. Any may be damaged."""
+    for skipped in count() if transaction.has(CHECKPOINTS) else ():
+        rows = transaction.rows(
+            "SELECT note FROM checkpoints WHERE size >= ? ORDER BY size DESC, note LIMIT 1 OFFSET ?",
+            (size_min, skipped),
+        )
+        if not rows:
+            return
+        yield str(rows[0][0])
+
+
+def drop(transaction: WriteTransaction, row: SQLRow) -> None:
+    """Take a row away, whatever is in it."""
+    transaction.run("DELETE FROM checkpoints WHERE size = ? AND note = ?", tuple(row))

@@ -23,6 +23,7 @@ from turnlog.audit.proofs import check_consistency, split_notes
 from turnlog.audit.shared_files import file_of
 from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, SigningKeyError, TurnlogError
 from turnlog.projections.tree import forget_nodes
+from turnlog.sources import Sources
 
 SIGNER = Signer.generate("example.com/log")
 WITNESS = Signer.generate("example.org/witness")
@@ -65,6 +66,28 @@ def test_empty_log_is_not_signed(tmp_path: Path) -> None:
     """It has no identity yet."""
     with TurnLog.open(f"sqlite:///{tmp_path}/empty.db") as log, pytest.raises(MetaError, match="nothing in the log"):
         log.audit.checkpoint(SIGNER)
+
+
+def test_what_is_kept_as_a_checkpoint_and_is_none_stops_no_proof(log: TurnLog) -> None:
+    """It is passed over, and told, and a repair takes it away: nothing else would."""
+    made = log.audit.checkpoint(SIGNER)
+    log.store.write(lambda transaction: transaction.run("INSERT INTO checkpoints VALUES (7, 'x'), (99, 'x')"))
+    assert log.audit.prove(log.latest(1)[0].id).note == made.note
+    with pytest.raises(CorruptionError, match="--repair-projections"):
+        log.audit.checkpoints()
+    assert [damage.what.rpartition(": ")[0] for damage in log.verify().damage] == [
+        f"a checkpoint that the store keeps, of {size} events, cannot be read" for size in (7, 99)
+    ]
+    report = log.verify(repair_projections=True)
+    assert (report.clean, report.repaired) == (True, ("checkpoints",))
+    assert log.verify(repair_projections=True).repaired == ()
+    assert log.audit.checkpoints() == [made]
+
+
+def test_no_line_of_a_checkpoint_passes_for_a_signature(log: TurnLog) -> None:
+    """A file that has it could not be read."""
+    with pytest.raises(ProofError, match="signatures begin with"):
+        log.audit.checkpoint(SIGNER, origin="\N{EM DASH} me")
 
 
 def test_log_that_was_changed_is_not_signed_again(log: TurnLog) -> None:
@@ -221,6 +244,15 @@ def test_keeper_makes_a_checkpoint_after_some_time(log: TurnLog) -> None:
     keeper = log.audit.keep_checkpoints(SIGNER, every_s=0.05)
     _waited_for(log.audit.checkpoints, "no checkpoint was made")
     assert keeper.failures == 0
+
+
+def test_keeper_does_not_wait_for_a_time_to_come(log: TurnLog) -> None:
+    """An event can have one from far in the future, by a clock that was wrong or from another log."""
+    log.audit.checkpoint(SIGNER)
+    with TurnLog(log.store, sources=Sources(time_ms=lambda: 9_000_000_000_000)) as late:
+        late.add_turn("from another year")
+        log.audit.keep_checkpoints(SIGNER, every_s=60.0, at_end=False)
+        _waited_for(lambda: log.audit.checkpoints()[1:], "no checkpoint was made")
 
 
 def test_keeper_that_is_not_to_make_a_last_one_makes_it_only_if_due(log: TurnLog) -> None:

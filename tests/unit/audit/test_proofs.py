@@ -182,8 +182,12 @@ def test_more_than_a_proof_can_have_is_refused(monkeypatch: pytest.MonkeyPatch) 
     assert "at most" in refused(text)
     with pytest.raises(ProofError, match="withhold payloads"):
         write_proof(proof)
-    with pytest.raises(ProofError, match="at most"):
-        check_consistency("é" * len(text), KEYS)
+    monkeypatch.undo()
+    monkeypatch.setattr(proofs, "REST_BYTES_MAX", 1000)
+    for other in ("x" * 1001, "é" * 501):
+        with pytest.raises(ProofError, match="at most"):
+            check_consistency(other, KEYS)
+        assert "bytes behind its events" in refused(f"{proofs.PROOF}\nextra AAAA\nindex 0\n\n{other}")
     monkeypatch.undo()
     lines = text.split("\n")
     hashes = [lines[3]] * 64
@@ -384,6 +388,15 @@ def test_notes_are_split() -> None:
     assert split_notes(f"{one}\n{two}\n{one}\n") == [one, two, one]
     assert split_notes("") == []
     assert split_notes(one + "rest") == [one, "rest"]
+
+
+def test_a_torn_note_takes_none_with_it() -> None:
+    """Wherever the writer was stopped, the notes behind it are whole."""
+    one = cases.small()[0].partition("\n\n")[2]
+    for cut in range(1, len(one)):
+        # As a place writes on behind what does not end with an empty line.
+        torn = one[:cut] + ("" if one[:cut].endswith("\n\n") else "\n\n")
+        assert split_notes(torn + one + "\n" + one)[-2:] == [one, one]
 
 
 def test_parts_are_exact_bytes() -> None:
