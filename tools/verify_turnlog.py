@@ -26,6 +26,7 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
@@ -833,4 +834,6 @@ def main():
 
 
 if __name__ == "__main__":
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # whoever reads the output may leave, as `head` does
     sys.exit(main())

@@ -3,7 +3,9 @@
 import importlib.util
 import inspect
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from base64 import b64decode, b64encode
@@ -752,6 +754,23 @@ def run_alone(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
         f"runpy.run_path({str(PROGRAM)!r}, run_name='__main__')"
     )
     return subprocess.run([sys.executable, "-sE", "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_program_ends_quietly_where_its_reader_leaves(folder: Path) -> None:
+    """As in `… | head`: by the signal that says so, and without a traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, str(PROGRAM), "good-0", "--key", "keys.txt"],
+            cwd=folder,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
 
 
 def run_turnlog(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
