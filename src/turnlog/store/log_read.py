@@ -356,17 +356,18 @@ class LogRead(ABC):
         if hash_ is None or size is None:
             return 0, None
         kept = hash_, size, row.placement, row.stored
+        given = size if event.size is None else event.size
         event_id, position = event.header.id, row.global_position
         payload = self._payloads.check_payload(*kept, event_id=event_id, global_position=position)
         if event.sealed is None:
-            return event.size or size, payload
+            return given, payload
         if event.private is None:  # its key is not here
-            return event.size or size, None
+            return given, None
         if payload is None:  # it is too large to be looked into, and not to be opened
             for _ in self._unsealed(event, self._payloads.load(*kept, event_id=event_id, global_position=position)):
                 pass
-            return event.size or size, None
-        return event.size or size, joined(self._unsealed(event, payload))
+            return given, None
+        return given, joined(self._unsealed(event, payload))
 
     def log(self, after: int = 0, *, topics: Sequence[str] = ()) -> Iterator[Recorded]:
         """Iterate over the events with a global position above `after`, in order."""
@@ -419,7 +420,7 @@ class LogRead(ABC):
         for position, private in self.each(statement):
             size = plain_size(private)
             if size is None and (recorded := self.at_global(position)) is not None:
-                size = recorded.size or recorded.stored_size
+                size = recorded.stored_size if recorded.size is None else recorded.size
             found += size or 0
         return found
 
