@@ -133,7 +133,9 @@ class Reader(EventReader):
             self._blocks.append(block)
         deltas: list[Delta] = []
         for kind, value in (fields or {}).items():
-            if begins:
+            if block.kind not in ("", kind) and kind != "citation":
+                self._keep({kind: value})  # a block has one kind: what else a piece has says something of the reply
+            elif begins:
                 block.begin(kind, value)
                 self._shown = block
                 deltas.append(block.delta())
