@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from turnlog.events import Seals
 from turnlog.store import Store, SyncProjection, open_store
 from turnlog.testing import LogSuite, StoreSuite
 
@@ -10,6 +11,9 @@ from turnlog.testing import LogSuite, StoreSuite
 class _Memory:
     def open_store(self, folder: Path, projections: Sequence[SyncProjection]) -> Store:
         return open_store("memory://", projections=projections)
+
+    def open_sealed(self, folder: Path, projections: Sequence[SyncProjection], seals: Seals) -> Store:
+        return open_store("memory://", projections=projections, seals=seals)
 
 
 class TestMemoryStore(_Memory, StoreSuite):

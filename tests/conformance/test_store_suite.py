@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from tests.conformance.test_sqlite import TestSQLiteStore as SQLiteSuite
 
-from turnlog.events import Recorded
-from turnlog.store import ErasedFiles, Store, SyncProjection, WriteTransaction
+from turnlog.events import Recorded, Seal, Seals
+from turnlog.store import ErasedFiles, NewPayload, Payload, Store, SyncProjection, WriteTransaction
+from turnlog.store.gate import Gate
+from turnlog.store.locks import MemoryLocks
+from turnlog.store.payloads import PayloadPlacer
 from turnlog.store.sqlite import SQLiteStore
 from turnlog.store.waiting import Watch
 from turnlog.testing.harness import Tally
@@ -67,6 +72,113 @@ class Insisting(SQLiteStore):
         return None
 
 
+class Lonely(SQLiteStore):
+    """Has locks of its own, whoever else has the log open."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.locks = MemoryLocks()
+
+
+class Clinging(SQLiteStore):
+    """Keeps its locks when it is closed."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.locks.close = lambda: None
+
+
+class Believing(SQLiteStore):
+    """Takes what is in a payload file for the payload."""
+
+    class Payloads(PayloadPlacer):
+        def pieces(self, *where: Any, event_id: str, global_position: int | None) -> Iterator[bytes]:
+            return self._pieces(*where, event_id)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._payloads.__class__ = self.Payloads
+
+
+class Content(SQLiteStore):
+    """Finds nothing wrong."""
+
+    def check(self) -> Iterator[tuple[int | None, str]]:
+        return iter(())
+
+
+class Forked(SQLiteStore):
+    """Goes on in a process that was forked."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._gate = Ajar("log.db")
+
+
+class Ajar(Gate):
+    """Does not see that its process was forked."""
+
+    def _after_fork(self) -> None:
+        return None
+
+
+class Plain(SQLiteStore):
+    """Places nothing sealed."""
+
+    def place(self, payload: Payload | None, seal: Seal | None = None, *, is_written: bool = True) -> NewPayload:
+        return super().place(payload, is_written=is_written)
+
+
+class Altered(SQLiteStore):
+    """Has transactions that do one thing otherwise."""
+
+    otherwise: ClassVar[dict[str, Callable[..., Any]]]
+
+    def write(self, plan: Callable[[WriteTransaction], T]) -> T:
+        return super().write(lambda transaction: plan(self._altered(transaction)))
+
+    @contextmanager
+    def read(self) -> Generator[Any]:
+        with super().read() as transaction:
+            yield self._altered(transaction)
+
+    def _altered(self, transaction: Any) -> Any:
+        vars(transaction).update({name: partial(do, transaction) for name, do in self.otherwise.items()})
+        return transaction
+
+
+class Unsealing(Altered):
+    """Seals nothing in a plan."""
+
+    otherwise: ClassVar = {"seal": lambda _, payload, __: payload}
+
+
+class Shut(Altered):
+    """Does not open what was read without its key."""
+
+    otherwise: ClassVar = {"opened": lambda _, event: event}
+
+
+class Careless(Altered):
+    """Does not know what is sealed."""
+
+    otherwise: ClassVar = {"seal_policy": lambda _: None}
+
+
+class Adopting(Altered):
+    """Takes all events for its own."""
+
+    otherwise: ClassVar = {
+        "leaves": lambda self, first, count: [(leaf, 0) for leaf, _ in type(self).leaves(self, first, count)]
+    }
+
+
+class Weightless(Altered):
+    """Does not count what stands beside events."""
+
+    otherwise: ClassVar = {"stored_payload_bytes": lambda _: 0}
+
+
 BROKEN: list[tuple[type[SQLiteStore], str, dict[str, Any]]] = [
     (Keeping, "test_failed_plans_leave_no_gap", {}),
     (Keeping, "test_projection_that_raises_undoes_the_append", {"topic": "test.broken", "error": ZeroDivisionError}),
@@ -82,6 +194,18 @@ BROKEN: list[tuple[type[SQLiteStore], str, dict[str, Any]]] = [
     (Forward, "test_who_watches_backwards_is_told_that_the_log_ends_before", {}),
     (Mute, "test_closing_tells_those_who_watch", {}),
     (Insisting, "test_who_watches_no_more_is_not_told", {}),
+    (Lonely, "test_lock_is_of_the_log_and_not_of_a_store", {}),
+    (Clinging, "test_lock_is_of_the_log_and_not_of_a_store", {}),
+    (Believing, "test_changed_large_payload_is_refused", {}),
+    (Content, "test_check_tells_of_what_no_event_shows", {}),
+    (Forked, "test_forked_process_is_refused", {}),
+    (Plain, "test_payload_that_is_placed_with_a_seal_is_kept_sealed", {}),
+    (Unsealing, "test_plan_seals_what_was_placed_plain", {}),
+    (Shut, "test_what_is_sealed_opens_with_its_key_alone", {}),
+    (Careless, "test_what_is_sealed_is_what_the_log_says", {}),
+    (Careless, "test_what_one_store_says_is_sealed_the_other_one_seals", {}),
+    (Adopting, "test_leaves_are_leaf_hashes_and_arrivals_in_global_order", {}),
+    (Weightless, "test_payload_bytes_are_counted_as_given", {}),
 ]
 
 
@@ -89,6 +213,7 @@ BROKEN: list[tuple[type[SQLiteStore], str, dict[str, Any]]] = [
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait long for what will not come."""
     monkeypatch.setattr("turnlog.testing.store_waiting.WAIT_S", 1.0)
+    monkeypatch.setattr("turnlog.testing.store_durability.WAIT_S", 1.0)
 
 
 @pytest.mark.parametrize(("broken", "name", "arguments"), BROKEN, ids=lambda value: getattr(value, "__name__", ""))
@@ -108,6 +233,10 @@ def _run(engine: type[SQLiteStore], name: str, arguments: dict[str, Any], folder
         def open_store(self, folder: Path, projections: Sequence[SyncProjection]) -> Store:
             path = folder / "log.db"
             return engine(path, url=f"sqlite:///{path}", projections=projections)
+
+        def open_sealed(self, folder: Path, projections: Sequence[SyncProjection], seals: Seals) -> Store:
+            path = folder / "log.db"
+            return engine(path, url=f"sqlite:///{path}", projections=projections, seals=seals)
 
     suite = Suite()
     test = getattr(suite, name)

@@ -125,7 +125,10 @@ class ReadTransaction(FoldTransaction, Protocol):
     """The keys of what is sealed."""
 
     def seal_policy(self) -> SealPolicy | None:
-        """Return what is recorded sealed; None where nothing ever was. Costs nothing in a write transaction."""
+        """Return what is recorded sealed; None where nothing ever was. Costs nothing in a write transaction.
+
+        A plan that appends nothing may find what was so within the last minute.
+        """
         ...
 
     def opened(self, event: Recorded) -> Recorded:

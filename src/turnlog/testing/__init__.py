@@ -31,6 +31,7 @@ pytest.register_assert_rewrite(
     "turnlog.testing.store_reads",
     "turnlog.testing.store_rebuilding",
     "turnlog.testing.store_recorders",
+    "turnlog.testing.store_sealing",
     "turnlog.testing.store_sides",
     "turnlog.testing.store_waiting",
     "turnlog.testing.store_writes",

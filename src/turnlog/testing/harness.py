@@ -11,9 +11,9 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from turnlog import Turn, TurnLog
-from turnlog.digest import payload_hash
+from turnlog.digest import payload_hash, sri_bytes
 from turnlog.errors import IdConflictError, TurnlogError
-from turnlog.events import Arrival, Citation, Event, Recorded, build, meta_text, private_part
+from turnlog.events import Arrival, Citation, Event, Recorded, Seals, build, meta_text, private_part
 from turnlog.ids import new_id
 from turnlog.model import BytesRef, CallMeta
 from turnlog.projections import synchronous
@@ -25,6 +25,12 @@ from turnlog.store import FoldTransaction, Store, SyncProjection, Taken, WriteTr
 T = TypeVar("T")
 
 TOPIC = "test.event"
+
+LARGE = 200_000
+"""Bytes of a payload that engines with a place for large ones keep there."""
+
+Change = Callable[[bytes], bytes | None]
+"""What becomes of bytes that are kept; None where they go."""
 
 WAIT_S = 60.0
 """How long to wait for what should come at once. It is never waited for in full unless something hangs."""
@@ -93,6 +99,18 @@ class Engine:
         """
         raise NotImplementedError
 
+    def open_sealed(
+        self,
+        folder: Path,  # noqa: ARG002 - who gives this method looks at them
+        projections: Sequence[SyncProjection],  # noqa: ARG002
+        seals: Seals,  # noqa: ARG002
+    ) -> Store:
+        """Open the store of a folder with the keys of what is sealed, as `open_store` does without any.
+
+        Without this method what opens with keys is not tested: each such test is skipped and says so.
+        """
+        pytest.skip("the suite's `open_sealed` is not given: nothing shows that what is sealed opens with its key")
+
 
 class DurableEngine(Engine):
     """What the suites need of an engine whose logs outlive their store, to break these on purpose."""
@@ -106,6 +124,11 @@ class DurableEngine(Engine):
     - `slow`: drop an index of the event table that no constraint needs.
     - `forget`: drop the table in which the store remembers its projections.
     - `upgrade`: give the store the next version, as a newer turnlog does.
+
+    And one that only an engine has which can see such a thing; without it a test is skipped and says so:
+
+    - `strand`: do harm that `Store.check` tells of, such as leaving a payload file that is of no event. The store has
+      three events then, each with a payload of `LARGE` bytes.
     """
 
     def tamper(self, folder: Path, statement: str, parameters: Sequence[object] = ()) -> None:
@@ -119,6 +142,24 @@ class DurableEngine(Engine):
         On return all that guards the store is as it was before, but for what the statement did to it.
         """
         raise NotImplementedError
+
+    def tamper_payload(
+        self,
+        folder: Path,  # noqa: ARG002 - as above
+        recorded: Recorded,  # noqa: ARG002
+        change: Change,  # noqa: ARG002
+    ) -> None:
+        """Change a payload of `LARGE` bytes behind turnlog's back, wherever the engine keeps such ones.
+
+        Args:
+            folder: as `open_store` was given it.
+            recorded: the event of the payload.
+            change: returns what is to be kept from now on of what is; None for nothing at all.
+
+        Engines whose payloads are files as those of `PayloadPlacer` have `change_payload_file` for it. Without this
+        method a test is skipped and says so.
+        """
+        pytest.skip("the suite's `tamper_payload` is not given: nothing shows that changed large payloads are refused")
 
 
 class StoreHarness(Engine):
@@ -232,6 +273,22 @@ def append_run(store: Store, count: int, *, topic: str = TOPIC) -> list[Recorded
         event = new_event(id=stream if position == 0 else None, stream=stream, position=position, topic=topic)
         found += append(store, event)
     return found
+
+
+def change_payload_file(folder: Path, recorded: Recorded, change: Change) -> None:
+    """Change the file, or the object in a folder, in which the payload of an event is kept.
+
+    Args:
+        folder: the payload folder.
+        recorded: the event.
+        change: returns what the file is to have of what it has; None for no file.
+    """
+    name = sri_bytes(recorded.stored_hash or "").hex()
+    [file] = folder.glob(f"{name[:2]}/{name[2:]}*")
+    changed = change(file.read_bytes())
+    file.unlink()  # it may not be writable
+    if changed is not None:
+        file.write_bytes(changed)
 
 
 def states(store: Store) -> list[bytes]:

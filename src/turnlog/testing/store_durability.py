@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -14,6 +15,7 @@ from turnlog.errors import IdConflictError
 from turnlog.events import Arrival, Recorded
 from turnlog.store import NO_PAYLOAD, Store, WriteTransaction
 from turnlog.testing.harness import (
+    WAIT_S,
     DurableHarness,
     RefusedError,
     Tally,
@@ -29,6 +31,7 @@ from turnlog.testing.harness import (
     text_of,
 )
 from turnlog.testing.store_erasing import erase, record
+from turnlog.testing.store_sealing import STORE_SEALED, policies, seal_event
 
 
 class StoreDurability(DurableHarness):
@@ -137,6 +140,35 @@ class StoreDurability(DurableHarness):
             with ThreadPoolExecutor(2) as pool:
                 assert sorted(pool.map(run, [store, other])) == [False, True]
         assert global_positions(store) == list(range(1, 21))
+        other.close()
+
+    def test_lock_is_of_the_log_and_not_of_a_store(self, store: Store, tmp_path: Path) -> None:
+        """Of two stores of one log, which are as two processes are, one has a lock; closing it gives the lock back."""
+        other = self.open_store(tmp_path, [Tally()])
+        release = store.locks.take("a")
+        assert release is not None
+        assert (other.locks.take("a"), other.locks.is_taken("a"), other.locks.is_taken("b")) == (None, True, False)
+        assert other.locks.taken(["b", "a"]) == ["a"]
+        release()
+        assert not other.locks.is_taken("a")
+        release = other.locks.take("a")
+        assert release is not None
+        assert store.locks.take("a") is None
+        release()
+        assert store.locks.take("a") is not None
+        store.close()
+        until = monotonic() + WAIT_S  # a server may take a moment to see that its client has gone
+        while (release := other.locks.take("a")) is None:
+            assert monotonic() < until, "the lock was not given back when its store was closed"
+        other.close()
+
+    def test_what_one_store_says_is_sealed_the_other_one_seals(self, store: Store, tmp_path: Path) -> None:
+        """From its next transaction on, though it has found before that nothing is."""
+        other = self.open_store(tmp_path, [Tally()])
+        append(other, new_event())
+        assert policies(other) == (None, None)
+        append(store, seal_event("store"))
+        assert policies(other) == policies(store) == (STORE_SEALED, STORE_SEALED)
         other.close()
 
     def test_waiting_sees_what_another_store_appends(self, store: Store, tmp_path: Path) -> None:

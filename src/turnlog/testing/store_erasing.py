@@ -13,6 +13,7 @@ from turnlog.errors import ConflictError
 from turnlog.events import ERASURE, TARGET, Event, Recorded, cite
 from turnlog.store import NO_PAYLOAD, ErasedFiles, FoldTransaction, Placement, Store, SyncProjection, WriteTransaction
 from turnlog.testing.harness import (
+    LARGE,
     RefusedError,
     StoreHarness,
     append,
@@ -23,8 +24,6 @@ from turnlog.testing.harness import (
     recorded_or_raise,
     states,
 )
-
-LARGE = 200_000
 
 
 class Names(SyncProjection):

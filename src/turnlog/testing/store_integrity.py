@@ -16,7 +16,9 @@ from turnlog.events import Arrival, Recorded, build
 from turnlog.ids import new_id
 from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction
 from turnlog.testing.harness import (
+    LARGE,
     WAIT_S,
+    Change,
     DurableHarness,
     Places,
     StoreHarness,
@@ -198,6 +200,58 @@ class ChangedEvents(DurableHarness):
             assert transaction.at_global(1) == transaction.stream(target.header.stream, 0, 0)[0]
             assert transaction.log_end() == 2
         assert append(store, new_event())[0].global_position == 3
+
+
+_CHANGES: tuple[Change, ...] = (
+    lambda kept: kept[:-1] + bytes([kept[-1] ^ 1]),
+    lambda kept: kept + b"x",
+    lambda kept: kept[:-1],
+    lambda _: b"",
+    lambda _: None,
+)
+"""What happens to large payloads. They are random: whatever compresses them keeps them as they are."""
+
+_PAYLOAD_READS: tuple[Callable[[ReadTransaction, Recorded], object], ...] = (
+    lambda transaction, recorded: transaction.payload(recorded),
+    lambda transaction, recorded: list(transaction.payload_pieces(recorded)),
+    lambda transaction, recorded: transaction.stored_payload(recorded),
+    lambda transaction, recorded: list(transaction.stream_payloads(recorded.header.stream, 0, 0)),
+    lambda transaction, recorded: transaction.verified_payload(
+        transaction.stored_rows(recorded.global_position - 1, 1)[0], recorded
+    ),
+)
+"""Every way to read a whole payload."""
+
+
+class ChangedPayloads(DurableHarness):
+    """Tests of large payloads that were changed where they are kept, and of what is kept for no event."""
+
+    def test_changed_large_payload_is_refused(self, store: Store, tmp_path: Path) -> None:
+        """A large payload, be it a file, that is not what was recorded is damage, however it is read."""
+        whole = random.Random("whole").randbytes(LARGE)
+        [sound] = append(store, new_event(payload=whole), payload=whole)
+        for number, change in enumerate(_CHANGES):
+            payload = random.Random(number).randbytes(LARGE)
+            [target] = append(store, new_event(payload=payload), payload=payload)
+            self.tamper_payload(tmp_path, target, change)
+            with store.read() as transaction:
+                for read in _PAYLOAD_READS:
+                    with pytest.raises(CorruptionError):
+                        read(transaction, target)
+                assert transaction.payload(sound) == whole
+
+    def test_check_tells_of_what_no_event_shows(self, store: Store, tmp_path: Path) -> None:
+        """Damage that only the engine can see, one line each; before there was any, nothing."""
+        if "strand" not in self.sabotage:
+            pytest.skip("`sabotage` has no `strand`: nothing shows that `check` finds anything")
+        for number in range(3):
+            payload = random.Random(number).randbytes(LARGE)
+            append(store, new_event(payload=payload), payload=payload)
+        assert list(store.check()) == []
+        self.harm(tmp_path, "strand")
+        found = [what for _, what in store.check()]
+        assert found
+        assert all(what and "\n" not in what for what in found)
 
 
 _FLAWS = ("swallow", "unguard", "weaken", "slow", "forget", "upgrade")
@@ -399,5 +453,5 @@ class TwoVersions(StoreHarness):
         newer.close()
 
 
-class StoreIntegrity(ChangedEvents, ChangedSchema, TwoVersions):
+class StoreIntegrity(ChangedEvents, ChangedPayloads, ChangedSchema, TwoVersions):
     """Tests that change a store behind turnlog's back, or with another version of it."""

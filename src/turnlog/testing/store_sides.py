@@ -60,10 +60,12 @@ class StoreSides(StoreHarness):
 
     def test_leaves_are_leaf_hashes_and_arrivals_in_global_order(self, store: Store) -> None:
         """From a leaf index on, which is a global position less 1; more than there are is refused."""
-        [*recorded] = append(store, new_event(), new_event(), new_event())
+        arrivals = (Arrival.RECORDED, Arrival.GUEST, Arrival.RESTORED)
+        recorded = [append(store, new_event(), arrival=arrival)[0] for arrival in arrivals]
+        leaves = [(event.leaf_hash, int(arrival)) for event, arrival in zip(recorded, arrivals, strict=True)]
         with store.read() as transaction:
-            assert transaction.leaves(0, 3) == [(event.leaf_hash, Arrival.RECORDED) for event in recorded]
-            assert transaction.leaves(1, 1) == [(recorded[1].leaf_hash, Arrival.RECORDED)]
+            assert transaction.leaves(0, 3) == leaves
+            assert transaction.leaves(1, 1) == leaves[1:2]
             assert transaction.leaves(3, 0) == []
             with pytest.raises(CorruptionError):
                 transaction.leaves(2, 2)

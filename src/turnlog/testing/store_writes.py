@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +16,9 @@ import pytest
 from turnlog.digest import payload_hash
 from turnlog.errors import IdConflictError, StoreClosedError
 from turnlog.events import TURN, Event, Recorded
-from turnlog.store import NO_PAYLOAD, NewPayload, Store, WriteTransaction
+from turnlog.store import NO_PAYLOAD, NewPayload, Placement, Store, WriteTransaction
 from turnlog.testing.harness import (
+    WAIT_S,
     RefusedError,
     StoreHarness,
     append,
@@ -326,13 +329,19 @@ class StoreWrites(StoreHarness):
         assert list(store.check()) == []
 
     def test_payload_bytes_are_counted_as_given(self, store: Store) -> None:
-        """`stats` counts events, and the bytes of payloads as they were given."""
+        """`stats` counts events, and the bytes of payloads: as they were given, and as they stand beside the events."""
         sizes = [0, 1, 1000, 100 * KIB]
         for size in sizes:
             append(store, new_event(payload=text_of(size)), payload=text_of(size))
         append(store, new_event())
         stats = store.stats()
         assert (stats.events, stats.payload_bytes) == (5, sum(sizes))
+        with store.read() as transaction:
+            rows = transaction.stored_rows(0, 9)
+            assert transaction.stored_payload_bytes() == stats.stored_payload_bytes
+        beside = [row.stored for row in rows if row.placement in (Placement.INLINE, Placement.INLINE_ZSTD)]
+        assert len(beside) >= 3
+        assert stats.stored_payload_bytes == sum(map(len, beside))
 
     # Closing
 
@@ -357,6 +366,21 @@ class StoreWrites(StoreHarness):
             with pytest.raises(StoreClosedError):
                 call()
 
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked on this system")
+    @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+    def test_forked_process_is_refused(self, store: Store) -> None:
+        """A process that was forked since the store was opened is told to open its own; the store goes on."""
+        append(store, new_event())
+        child = os.fork()
+        if child == 0:
+            signal.alarm(int(WAIT_S))  # it must not outlive the tests
+            try:
+                os._exit(0 if _is_refused(store) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert append(store, new_event())[0].global_position == 2
+
     def test_open_store_says_that_it_is(self, store: Store) -> None:
         """What is recorded can be read by everybody, and is confirmed."""
         store.check_open()
@@ -365,6 +389,23 @@ class StoreWrites(StoreHarness):
         store.confirm()
         store.check_open()
         assert store.unsettled() == 0
+
+
+def _is_refused(store: Store) -> bool:
+    """Return whether a store refuses to be used, and says so. What it does not refuse is not done twice."""
+    calls: list[Callable[[], object]] = [
+        store.check_open,
+        lambda: store.read().__enter__(),
+        lambda: store.place(b""),
+        lambda: append(store, new_event()),
+    ]
+    for call in calls:
+        try:
+            call()
+        except StoreClosedError:
+            continue
+        return False
+    return True
 
 
 def _failing_plan(n: int) -> Callable[[WriteTransaction], int]:

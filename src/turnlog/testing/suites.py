@@ -18,6 +18,7 @@ from turnlog.testing.store_outcomes import StoreOutcomes
 from turnlog.testing.store_reads import StoreReads
 from turnlog.testing.store_rebuilding import StoreRebuilding
 from turnlog.testing.store_recorders import StoreRecorders
+from turnlog.testing.store_sealing import StoreSealing
 from turnlog.testing.store_sides import StoreSides
 from turnlog.testing.store_waiting import StoreWaiting
 from turnlog.testing.store_writes import StoreWrites
@@ -32,6 +33,7 @@ class StoreSuite(
     StoreLocks,
     StoreRebuilding,
     StoreErasing,
+    StoreSealing,
     StoreRecorders,
 ):
     """The contract of `turnlog.store.interface` that every engine keeps.
@@ -42,7 +44,12 @@ class StoreSuite(
     class TestMyStore(StoreSuite):
         def open_store(self, folder, projections):
             return MyStore(folder / "log", projections=projections)
+
+        def open_sealed(self, folder, projections, seals):
+            return MyStore(folder / "log", projections=projections, seals=seals)
     ```
+
+    Without `open_sealed` what opens with keys is skipped.
     """
 
 
@@ -50,7 +57,8 @@ class DurableStoreSuite(StoreSuite, StoreDurability, StoreIntegrity):
     """The contract of an engine whose logs outlive their store: what was written is there when it is opened again.
 
     What is changed behind the engine's back is noticed. Beside `open_store`, give it `tamper` and `sabotage`, by which
-    the suite changes things so: see `turnlog.testing.harness.DurableEngine`.
+    the suite changes things so, and `tamper_payload`, without which large payloads that were changed are skipped: see
+    `turnlog.testing.harness.DurableEngine`.
     """
 
 
