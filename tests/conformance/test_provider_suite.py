@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -14,8 +14,8 @@ from msgspec import Raw
 from tests.conformance.test_providers import TestPostcard as PostcardSuite
 from tests.wires.postcard import Postcard
 
-from turnlog.model import Block, Delta, Document, Native, Response, Thinking, ToolUse
-from turnlog.providers import Carried, Frame, FrameInput, Provider, RawEvent
+from turnlog.model import Block, Delta, Document, Native, Response, Text, Thinking, Tool, ToolUse
+from turnlog.providers import Carried, Frame, FrameInput, PreparedRequest, Provider, RawEvent
 from turnlog.providers.losses import Losses
 from turnlog.providers.reader import ReplyReader
 
@@ -258,6 +258,80 @@ class Forgetful(Raising):
             return msgspec.structs.replace(found, content=tuple(content))
 
 
+class Terse(Raising):
+    """Its reader drops what it does not know of a text, or of a thought."""
+
+    class Reader(Reader):
+        def response(self) -> Response:
+            found = super().response()
+            content = [
+                msgspec.structs.replace(block, extra={}) if isinstance(block, Text | Thinking) else block
+                for block in found.content
+            ]
+            return msgspec.structs.replace(found, content=tuple(content))
+
+
+class Blabbing(Raising):
+    """Its reader shows what stands beside a text as if it was said."""
+
+    class Reader(Reader):
+        def add(self, event: RawEvent) -> Sequence[Delta]:
+            return [*super().add(event), *([Delta(content="mark-unknown")] if b"mark-unknown" in event else [])]
+
+
+class Relaxed(Postcard):
+    """Does not say which properties a tool requires, nor that it takes no others."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        return super()._frame(msgspec.structs.replace(given, tools=[_relaxed(tool) for tool in given.tools]))
+
+
+class Untyped(Postcard):
+    """Does not say of what type properties are, nor what they are."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        return super()._frame(msgspec.structs.replace(given, tools=[_untyped(tool) for tool in given.tools]))
+
+
+class Consuming(Postcard):
+    """Takes the caller's parameters out one by one."""
+
+    def prepare_request(self, *arguments: Any, params: Any = None, **options: Any) -> PreparedRequest:
+        found = super().prepare_request(*arguments, params=None if params is None else dict(params), **options)
+        if params is not None:
+            params.clear()
+        return found
+
+
+class Deepening(Postcard):
+    """Writes into a parameter of the caller's."""
+
+    def _frame(self, given: FrameInput) -> Frame:
+        for value in given.params.values():
+            if isinstance(value, dict):
+                value["seen"] = True
+        return super()._frame(given)
+
+
+def _with_schema(tool: Tool, change: Callable[[dict[str, Any]], object]) -> Tool:
+    schema = json.loads(bytes(tool.input_schema))
+    change(schema)
+    return msgspec.structs.replace(tool, input_schema=Raw(json.dumps(schema).encode()))
+
+
+def _relaxed(tool: Tool) -> Tool:
+    return _with_schema(tool, lambda schema: [schema.pop(name, None) for name in ("required", "additionalProperties")])
+
+
+def _untyped(tool: Tool) -> Tool:
+    return _with_schema(
+        tool,
+        lambda schema: [
+            given.pop(name, None) for given in schema["properties"].values() for name in ("type", "description")
+        ],
+    )
+
+
 class Sharing(Postcard):
     """Has one reader for all replies."""
 
@@ -285,6 +359,10 @@ BROKEN: list[tuple[type[Provider], str, dict[str, Any]]] = [
     (OneId, "test_ids_that_differ_only_in_what_is_refused_stay_apart", {}),
     (Unsealed, "test_reply_goes_back_unchanged_to_its_model", {}),
     (Renaming, "test_tools_are_offered_under_their_names", {}),
+    (Relaxed, "test_schema_of_a_tool_is_in_the_body_or_in_the_report", {}),
+    (Untyped, "test_schema_of_a_tool_is_in_the_body_or_in_the_report", {}),
+    (Consuming, "test_what_the_caller_gave_is_as_it_was", {}),
+    (Deepening, "test_what_the_caller_gave_is_as_it_was", {}),
     (Deaf, "test_parameters_reach_the_body", {}),
     (Willing, "test_choice_of_tools_is_taken_from_parameters_or_options", {"choice": "none"}),
     (Willing, "test_choice_of_tools_is_taken_from_parameters_or_options", {"choice": "required"}),
@@ -302,6 +380,9 @@ BROKEN: list[tuple[type[Provider], str, dict[str, Any]]] = [
     (Strict, "test_unknown_event_changes_nothing", {}),
     (Forgetful, "test_unknown_field_of_a_call_is_kept", {"form": "streamed"}),
     (Forgetful, "test_unknown_field_of_a_call_is_kept", {"form": "whole"}),
+    (Terse, "test_unknown_field_of_a_text_is_kept", {"form": "streamed", "kind": "text"}),
+    (Terse, "test_unknown_field_of_a_text_is_kept", {"form": "whole", "kind": "thinking"}),
+    (Blabbing, "test_unknown_field_of_a_text_is_kept", {"form": "streamed", "kind": "text"}),
     (Anonymous, "test_streamed_and_whole_reply_are_equal", {}),
     (Anonymous, "test_what_can_go_back_says_whose_it_is", {}),
     (Anonymous, "test_usage_adds_up", {}),

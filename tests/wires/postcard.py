@@ -81,6 +81,8 @@ class _Reader(ReplyReader):
         self._reply = _Event(type="reply", model=sender.model or "")
         self._blocks: list[Raw] = []
         self._texts: list[str] = []
+        self._fields: list[dict[str, Raw]] = []
+        """Of each block what came with it, or with more text of it, and is not known."""
         self._beside: dict[str, Raw] = {}
         self._error: CallError | None = None
 
@@ -96,16 +98,19 @@ class _Reader(ReplyReader):
             case "block":
                 self._blocks.append(found.block)
                 self._texts.append("")
+                self._fields.append(_unknown(found.block))
                 return [_first(found.block)]
             case "more":
                 if found.index < len(self._texts):
                     self._texts[found.index] += found.text
+                    self._fields[found.index] |= further(fields_of(Raw(event)) or {}, _Event.__struct_fields__)
                 return [Delta(content=found.text)]
             case "end":
                 self._reply.stop, self._reply.usage = found.stop, found.usage
             case "reply":
                 self._beside = further(fields_of(Raw(event)) or {}, _Event.__struct_fields__)
                 self._reply, self._blocks, self._texts = found, found.content, [""] * len(found.content)
+                self._fields = [_unknown(raw) for raw in found.content]
                 return [_first(raw) for raw in found.content]
             case "error":
                 self._error = CallError(message=f"{self.sender.provider} sent an error: {found.message}")
@@ -119,8 +124,9 @@ class _Reader(ReplyReader):
             error = CallError(message="the stream of postcard ended without its end", retryable=True)
         stop: StopReason = normal_stop_reason(reply.stop) or "stop"
         counts = msgspec.json.decode(reply.usage) if reply.usage else None
+        read = zip(self._blocks, self._texts, self._fields, strict=True)
         return Response(
-            content=tuple(self._block(raw, more) for raw, more in zip(self._blocks, self._texts, strict=True)),
+            content=tuple(self._block(raw, more, fields) for raw, more, fields in read),
             model=reply.model,
             stop_reason="error" if error else stop,
             provider=self.sender.provider,
@@ -133,20 +139,23 @@ class _Reader(ReplyReader):
             error=error,
         )
 
-    def _block(self, raw: Raw, more: str) -> Block:
+    def _block(self, raw: Raw, more: str, fields: dict[str, Raw]) -> Block:
         part = _part.decode(raw)
         of = {"provider": self.sender.provider, "api": self.sender.api, "model": self._reply.model}
         match part.type:
             case "text":
-                return Text(text=part.text + more)
+                return Text(text=part.text + more, extra=extras(Text, fields))
             case "thinking":
-                return Thinking(thinking=part.text + more, signature=part.seal, **of)
+                return Thinking(thinking=part.text + more, signature=part.seal, extra=extras(Thinking, fields), **of)
             case "call":
                 arguments, extra = parse_arguments(part.text + more)
-                extra |= extras(ToolUse, further(fields_of(raw) or {}, _Part.__struct_fields__))
-                return ToolUse(id=part.id, name=part.name, input=arguments, extra=extra)
+                return ToolUse(id=part.id, name=part.name, input=arguments, extra=extra | extras(ToolUse, fields))
             case _:
                 return Native(block=raw, **of)
+
+
+def _unknown(raw: Raw) -> dict[str, Raw]:
+    return further(fields_of(raw) or {}, _Part.__struct_fields__)
 
 
 def _first(raw: Raw) -> Delta:

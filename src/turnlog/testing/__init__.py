@@ -23,6 +23,7 @@ pytest.register_assert_rewrite(
     "turnlog.testing.provider_pairing",
     "turnlog.testing.provider_replies",
     "turnlog.testing.provider_requests",
+    "turnlog.testing.provider_unknowns",
     "turnlog.testing.store_durability",
     "turnlog.testing.store_erasing",
     "turnlog.testing.store_integrity",

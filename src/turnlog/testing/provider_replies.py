@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Collection, Iterable
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
@@ -40,9 +40,6 @@ from turnlog.testing.provider_harness import (
     strings,
     window,
 )
-
-UNKNOWN_EVENT: RawEvent = b'{"type":"turnlog.of_a_later_version","text":"mark-unknown","index":0}'
-"""An event that no API sends today. Later versions of it may send others."""
 
 ODD_EVENTS: tuple[RawEvent, ...] = (
     b"",
@@ -101,29 +98,9 @@ def shown(deltas: Iterable[Delta]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _read(reader: ReplyReader, events: Iterable[RawEvent]) -> list[Delta]:
+def read(reader: ReplyReader, events: Iterable[RawEvent]) -> list[Delta]:
     """Give events to a reader, and return what it shows of them."""
     return [delta for event in events for delta in reader.add(event)]
-
-
-def _with_unknown_field(event: RawEvent, names: Collection[str], *, around: bool) -> RawEvent:
-    """Return an event with one more field beside each call's name, or `around` the object that has it."""
-    changed = False
-
-    def has_name(value: Any) -> bool:
-        return isinstance(value, dict) and any(
-            isinstance(part, str) and part in names for part in cast("dict[str, Any]", value).values()
-        )
-
-    def add(fields: dict[str, Any]) -> dict[str, Any]:
-        nonlocal changed
-        if any(map(has_name, fields.values())) if around else has_name(fields):
-            changed = True
-            return fields | {"of_a_later_version": "mark-unknown"}
-        return fields
-
-    given = json.loads(event, object_hook=add)
-    return json.dumps(given).encode() if changed else event
 
 
 class ProviderReplies(ProviderHarness):
@@ -263,49 +240,18 @@ class ProviderReplies(ProviderHarness):
         Nothing of the rest is shown in another way.
         """
         expected = provider.aggregate(reply.streamed, model=reply.model)
-        shown_of_all = shown(_read(provider.reader(model=reply.model), reply.streamed))
+        shown_of_all = shown(read(provider.reader(model=reply.model), reply.streamed))
         for place in range(len(reply.streamed) + 1):
             reader = provider.reader(model=reply.model)
-            before = _read(reader, reply.streamed[:place])
+            before = read(reader, reply.streamed[:place])
             assert list(reader.add(broken)) == []
-            assert shown([*before, *_read(reader, reply.streamed[place:])]) == shown_of_all
+            assert shown([*before, *read(reader, reply.streamed[place:])]) == shown_of_all
             found = reader.response()
             assert (found.stop_reason, found.content) == ("error", expected.content)
             assert found.error is not None
             assert found.error.message
             events = [*reply.streamed[:place], broken, *reply.streamed[place:]]
             assert provider.aggregate(events, model=reply.model) == found
-
-    def test_unknown_event_changes_nothing(self, provider: Provider, reply: SampleReply) -> None:
-        """An event of a type that no one knows yet leaves the response as it is, but for `extra`, and shows nothing."""
-        expected = provider.aggregate(reply.streamed, model=reply.model)
-        for place in range(len(reply.streamed) + 1):
-            events = [*reply.streamed[:place], UNKNOWN_EVENT, *reply.streamed[place:]]
-            found = provider.aggregate(events, model=reply.model)
-            assert msgspec.structs.replace(found, extra=expected.extra) == expected, f"before event {place}"
-        assert list(provider.reader().add(UNKNOWN_EVENT)) == []
-
-    @pytest.mark.parametrize("form", ["streamed", "whole", "around"])
-    def test_unknown_field_of_a_call_is_kept(self, provider: Provider, reply: SampleReply, form: str) -> None:
-        """What stands beside a call's name is in the response, and what stands beside the object that has the name.
-
-        Later versions of an API send more with a call than today's, and the model may have to be sent it again.
-        """
-        names = {name for name, _ in reply.calls}
-        events = reply.streamed if form == "streamed" else [reply.whole]
-        marked = [_with_unknown_field(event, names, around=form == "around") for event in events]
-        if form != "around":
-            assert marked != list(events), "no event has the name of a call"
-        if marked != list(events):
-            found = provider.aggregate(marked, model=reply.model)
-            kept = [block for block in found.content if b"mark-unknown" in content_bytes([block])]
-            assert len(kept) == len(reply.calls), "a call has lost what was said with it"
-
-    def test_unknown_field_of_a_reply_is_kept(self, provider: Provider, reply: SampleReply) -> None:
-        """What stands beside the fields of a whole reply is in the response: in its `extra`, or in that of a block."""
-        fields = json.loads(reply.whole) | {"of_a_later_version": "mark-unknown"}
-        found = provider.aggregate([json.dumps(fields).encode()], model=reply.model)
-        assert b"mark-unknown" in msgspec.json.encode(found)
 
     @pytest.mark.parametrize("odd", ODD_EVENTS, ids=lambda odd: repr(odd[:16]))
     def test_no_event_makes_adding_up_raise(self, provider: Provider, reply: SampleReply, odd: bytes) -> None:
@@ -345,7 +291,7 @@ class ProviderReplies(ProviderHarness):
         """
         alone = [delta for event in reply.streamed for delta in provider.deltas(event)]
         whole = provider.deltas(reply.whole)
-        for deltas in (_read(provider.reader(model=reply.model), reply.streamed), alone, whole):
+        for deltas in (read(provider.reader(model=reply.model), reply.streamed), alone, whole):
             assert all(isinstance(json.loads(msgspec.json.encode(delta)), dict) for delta in deltas)
             found = shown(deltas)
             assert "".join(content for kind, _, content in found if kind == "text") == reply.text

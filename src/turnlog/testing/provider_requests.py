@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
+import re
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -57,6 +60,27 @@ def prepare(provider: Provider, messages: list[Message] | Chunked[Message], **ar
 def together(request: PreparedRequest) -> tuple[bytes, object]:
     """Return all that must be the same: the body, and what is not in it."""
     return request.body, request.loss_report
+
+
+def _has_properties(value: dict[str, Any], *names: str) -> bool:
+    """Return whether values are a schema with properties of some names, under whatever key its wire has them."""
+    return any(isinstance(inner, dict) and {*names} <= {*inner} for inner in value.values())
+
+
+def _unlike(offered: Any, sent: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Iterate over the places in a schema at which another one has not the same value. Case does not count in texts."""
+    if isinstance(offered, dict):
+        for name, inner in cast("dict[str, Any]", offered).items():
+            there = cast("dict[str, Any]", sent).get(name, _MISSING) if isinstance(sent, dict) else _MISSING
+            yield from _unlike(inner, there, (*path, name))
+    elif isinstance(offered, str) and isinstance(sent, str):
+        if offered.casefold() != sent.casefold():
+            yield path
+    elif offered != sent or type(offered) is not type(sent):
+        yield path
+
+
+_MISSING = object()
 
 
 class ProviderRequests(ProviderHarness):
@@ -320,8 +344,38 @@ class ProviderRequests(ProviderHarness):
         body = parsed(prepare(provider, [message("user", "hi", turn="1")]).body)
         assert {"files___read", "clock___now"} <= set(strings(body))
         assert says(body, "mark-tool")
+        assert says(body, "the time")
         [properties] = [found for found in objects(body) if {"path", "format", "head"} <= set(found)]
         assert properties["format"]["enum"] == ["text", "bytes"]
+
+    def test_schema_of_a_tool_is_in_the_body_or_in_the_report(self, provider: Provider) -> None:
+        """Each value of it is where it was, or a loss names its keyword: types, descriptions, what is required."""
+        request = prepare(provider, [message("user", "hi", turn="1")])
+        [sent] = [found for found in objects(parsed(request.body)) if _has_properties(found, "path", "format", "head")]
+        named = {word for entry in request.loss_report.entries for word in re.findall(r"[$\w]+", entry.why)}
+        offered = json.loads(bytes(TOOLS[0].input_schema))
+        assert [".".join(path) for path in _unlike(offered, sent) if path[-1] not in named] == []
+
+    def test_what_the_caller_gave_is_as_it_was(self, provider: Provider) -> None:
+        """Parameters, tools and window are the caller's, who may prepare more with them: nothing in them changes."""
+        params: dict[str, Any] = {
+            "max_tokens": 4711,
+            "temperature": 0.5,
+            "stop_sequences": ["mark-stop"],
+            "tool_choice": "auto",
+            "output_schema": {"name": "answer", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}},
+            "x_unknown": {"list": [1, {"deep": "mark-deep"}]},
+        }
+        tools = list(TOOLS)
+        options: dict[str, Any] = {"search": False, "tool_mode": "none"}
+        messages = [message("system", "mark-s", turn="1"), message("user", "mark-u", turn="2")]
+        given = params, tools, options, messages
+        before = copy.deepcopy(given)
+        asked = ContextWindow(messages=messages, options=options)
+        for stream in (True, False):
+            provider.prepare_request(asked, tools, model="m", params=params, on_loss="report", stream=stream)
+        assert given == before
+        assert (asked.messages, asked.options) == (messages, options)
 
     def test_request_without_tools_offers_none(self, provider: Provider) -> None:
         """No tools are no tools: the body names none."""

@@ -10,6 +10,7 @@ from turnlog.testing.provider_losses import ProviderLosses
 from turnlog.testing.provider_pairing import ProviderPairing
 from turnlog.testing.provider_replies import ProviderReplies
 from turnlog.testing.provider_requests import ProviderRequests
+from turnlog.testing.provider_unknowns import ProviderUnknowns
 from turnlog.testing.store_durability import StoreDurability
 from turnlog.testing.store_erasing import StoreErasing
 from turnlog.testing.store_integrity import StoreIntegrity
@@ -66,7 +67,7 @@ class LogSuite(LogRecording, LogEvidence, LogBranching, LogReplay):
     """What `TurnLog` promises, on one engine: recording, evidence, branching, bookmarks, replay, export and import."""
 
 
-class ProviderSuite(ProviderRequests, ProviderLosses, ProviderPairing, ProviderReplies):
+class ProviderSuite(ProviderRequests, ProviderLosses, ProviderPairing, ProviderReplies, ProviderUnknowns):
     """The contract of `turnlog.providers.interface` that every adapter keeps, but for the network.
 
     Subclass it, name the subclass `Test…`, and give it the adapter and one real reply, streamed and whole:

@@ -56,6 +56,7 @@ class TestCompleteProvider(ProviderSuite):
     test_messages_come_last = None
     # A message with a field that its format has not is refused, with the name of the field: see below.
     test_unknown_field_of_a_call_is_kept = None
+    test_unknown_field_of_a_text_is_kept = None
     test_unknown_field_of_a_reply_is_kept = None
 
     def adapter(self) -> CompleteProvider:
