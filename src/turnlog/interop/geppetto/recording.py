@@ -112,12 +112,9 @@ def load_run(log: TurnLog, run: str) -> Run:
         ErasedError: part of it was erased, or is sealed and its key is not here.
         CorruptionError: what was recorded cannot be read.
     """
-    found = None
-    for recorded in log.events(topics=RUN):
-        if recorded.header.id == run or (not recorded.unreadable and snapshot_meta(recorded).session == run):
-            found = recorded
-    if found is None and (session := _session(log, run)) not in (None, run):
-        return load_run(log, session)
+    found = _recorded_last(log, run)
+    if found is None and (session := _session(log, run)) is not None:
+        found = _recorded_last(log, session)
     if found is None:
         raise NotFoundError(f"no run {run!r} of Geppetto is in the log (`runs` lists them)")
     kept = _read(log, found, KeptRun)
@@ -128,6 +125,15 @@ def load_run(log: TurnLog, run: str) -> Run:
         metadata=RunMetadata(kept.metadata),
         turns=[reader.turn(log.event(turn)) for turn in kept.turns],
     )
+
+
+def _recorded_last(log: TurnLog, run: str) -> Recorded | None:
+    """Return the last event of a run, by the run's id or the event's own."""
+    found = None
+    for recorded in log.events(topics=RUN):
+        if recorded.header.id == run or (not recorded.unreadable and snapshot_meta(recorded).session == run):
+            found = recorded
+    return found
 
 
 def _session(log: TurnLog, headish: str) -> str | None:

@@ -18,6 +18,7 @@ from turnlog.errors import (
     IdConflictError,
     MetaError,
     NotFoundError,
+    UnknownBookmarkError,
     UnknownTurnError,
 )
 from turnlog.ids import is_id
@@ -116,7 +117,7 @@ def record(log: TurnLog, given: GMITurnInput | Mapping[str, object]) -> Turn:
         turn = _turn(log, turn_id)
         if turn is not None:
             return _same(log, turn, read, stored)
-        head = None if bookmark is None else _turn(log, bookmark)
+        head = None if bookmark is None else _head(log, bookmark)
         try:
             [event, _] = log.add_group(_drafts(log, read, stored, head, bookmark, False if head is None else head.id))
             return turn_of(event)
@@ -131,6 +132,14 @@ def _turn(log: TurnLog, headish: str) -> Turn | None:
     try:
         return log.turn(headish)
     except UnknownTurnError:
+        return None
+
+
+def _head(log: TurnLog, bookmark: str) -> Turn | None:
+    """Return the turn that a bookmark is at, None where there is no such bookmark: what else it could mean is no head."""
+    try:
+        return log.turn(log.bookmarks.get(bookmark).turn)
+    except UnknownBookmarkError:
         return None
 
 

@@ -120,6 +120,17 @@ def test_a_run_is_found_by_its_turns(log: TurnLog) -> None:
         geppetto.load_run(log, log.add_turn("Hello").id)
 
 
+def test_sessions_whose_bookmarks_are_at_each_other_are_no_runs(log: TurnLog) -> None:
+    """A turn of a session without a run is told so, also where its name means a turn of another."""
+    for session in ("r1", "r2"):
+        turn = asked()
+        turn.run_id = session
+        head = geppetto.record_turn(log, turn).head or ""
+        log.bookmarks.set("r2" if session == "r1" else "r1", head)
+    with pytest.raises(NotFoundError, match="no run 'r1'"):
+        geppetto.load_run(log, "r1")
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("role", 7), ("kind", "nonsense"), ("kind", None), ("id", "\ud800"), ("turn_id", ["t"])]
 )

@@ -199,6 +199,17 @@ def test_sessions_have_bookmarks_of_their_own(log: TurnLog, session: str, bookma
     assert input_of(log, second.id).session_id == session
 
 
+@pytest.mark.parametrize("session", ["main~1", "{one}", "{both}"])
+def test_session_is_a_bookmark_and_nothing_else(log: TurnLog, session: str) -> None:
+    """What a session could mean beside one, counted back or by the beginning of ids, is not continued."""
+    ids = [turn.id for turn in (log.add_turn("a", bookmark="main"), log.add_turn("b", continues="main"))]
+    named = session.format(one=ids[0][:24], both=ids[0][:4])
+    first = record(log, made.text("i1", sessionId=named))
+    second = record(log, made.text("i2", sessionId=named))
+    assert (first.continues, second.continues) == ((), (first.id,))
+    assert {each.name: each.turn for each in log.bookmarks.all()} == {"main": ids[1], named: second.id}
+
+
 @pytest.mark.parametrize("session", [" chat", "a\nb", "x" * 201])
 def test_session_that_no_bookmark_can_name_is_refused(log: TurnLog, session: str) -> None:
     """In a line that names the field, and nothing is recorded."""
