@@ -136,7 +136,7 @@ def _turn(log: TurnLog, headish: str) -> Turn | None:
 
 
 def _head(log: TurnLog, bookmark: str) -> Turn | None:
-    """Return the turn that a bookmark is at, None where there is no such bookmark: what else it could mean is no head."""
+    """Return the turn that a bookmark is at; None where there is none, whatever else its name could mean."""
     try:
         return log.turn(log.bookmarks.get(bookmark).turn)
     except UnknownBookmarkError:

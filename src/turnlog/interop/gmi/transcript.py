@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from turnlog.errors import ErasedError
+from turnlog.interop.gmi.calls import CalledTools
 from turnlog.interop.gmi.output import arguments_of, made_output
 from turnlog.interop.gmi.record import blocks_of, kept_input
 from turnlog.interop.gmi.turns import block_type, nearest_with
@@ -55,7 +56,9 @@ def _records(log: TurnLog, headish: str, long: LongStrings) -> tuple[list[dict[s
     records: list[dict[str, Any]] = []
     losses: list[LossEntry] = []
     interactions: dict[str, str] = {}
-    for turn in log.ancestry(headish):
+    ancestry = log.ancestry(headish)
+    called = CalledTools(log, ancestry)
+    for turn in ancestry:
         parent = turn.continues[0] if turn.continues else ""
         interaction = interactions.get(parent, parent or turn.id)
         try:
@@ -70,7 +73,7 @@ def _records(log: TurnLog, headish: str, long: LongStrings) -> tuple[list[dict[s
             else:
                 kept = kept_input(log, turn)
                 if kept is None:
-                    read, report = nearest_with(log, turn, long)
+                    read, report = nearest_with(log, turn, long, called)
                     kept = read.model_dump(mode="json", by_alias=True, exclude_unset=True)
                     losses += report.entries
                     if kept["type"] != "tool_response":

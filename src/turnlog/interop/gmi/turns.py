@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from turnlog.errors import ContentError, MetaError
+from turnlog.interop.gmi.calls import CalledTools
 from turnlog.interop.gmi.content import content_blocks
 from turnlog.interop.gmi.input import GMITurnInput, ToolCallResult, read_input
 from turnlog.interop.gmi.record import (
@@ -70,11 +71,20 @@ def nearest_input(log: TurnLog, turn: Turn) -> tuple[GMITurnInput, LossReport]:
     return nearest_with(log, turn, LongStrings())
 
 
-def nearest_with(log: TurnLog, turn: Turn, long: LongStrings) -> tuple[GMITurnInput, LossReport]:
-    """Return what `nearest_input` does, of a log in whose turns marks of long strings may stand, and raise that."""
+def nearest_with(
+    log: TurnLog, turn: Turn, long: LongStrings, called: CalledTools | None = None
+) -> tuple[GMITurnInput, LossReport]:
+    """Return what `nearest_input` does, of a log in whose turns marks of long strings may stand, and raise that.
+
+    Args:
+        log: the log.
+        turn: the turn.
+        long: the long strings.
+        called: what was called up to the turn, where that is read for many turns of a conversation.
+    """
     if turn.meta.role == "assistant":
         raise MetaError(f"turn {turn.id!r} is a reply, and no input", field="headish")
-    reader = _Reader(log, turn, long)
+    reader = _Reader(log, turn, long, called)
     read = read_input(reader.read())
     reader.compare(read)
     return read, LossReport(entries=tuple(reader.losses))
@@ -83,8 +93,9 @@ def nearest_with(log: TurnLog, turn: Turn, long: LongStrings) -> tuple[GMITurnIn
 class _Reader:
     """Reads one turn as an input, and tells of what is other in it."""
 
-    def __init__(self, log: TurnLog, turn: Turn, long: LongStrings) -> None:
+    def __init__(self, log: TurnLog, turn: Turn, long: LongStrings, called: CalledTools | None) -> None:
         self._log = log
+        self._calls = called
         self._long = long
         self._turn = turn
         is_document = turn.meta.type == "document"
@@ -184,11 +195,9 @@ class _Reader:
 
     def _called(self, call_id: str) -> str:
         """Return the name of a tool by the id of its call; the id where no call has it."""
-        for turn in reversed(self._log.ancestry(self._turn.id)):
-            for block in blocks_of(self._log, turn):
-                if isinstance(block, ToolUse) and block.id == call_id:
-                    return block.name
-        return call_id
+        if self._calls is None:
+            self._calls = CalledTools(self._log, self._log.ancestry(self._turn.id))
+        return self._calls.at(self._turn).get(call_id, call_id)
 
     def _options(self) -> JSONRecord:
         """Return the contexts that a turn sets, and tell of its other options."""

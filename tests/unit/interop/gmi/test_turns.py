@@ -34,6 +34,7 @@ from turnlog.model import (
 )
 from turnlog.record import Note
 from turnlog.testing.strategies import contents
+from turnlog.turn import Turn
 
 DEEP = b'{"a":' + b"[" * 490 + b"]" * 490 + b"}"
 
@@ -120,6 +121,57 @@ def test_results_are_those_of_the_calls_before(log: TurnLog) -> None:
     kinds = losses(log, turn.id)
     assert ("synthesised", "tool_id", 1) in kinds
     assert ("downgraded", "tool_result", 0) in kinds  # it gets the name of its tool
+
+
+def test_calls_are_read_once_however_many_results_have_no_name() -> None:
+    """What is read for a conversation grows as it does."""
+
+    class Counted(TurnLog):
+        reads = 0
+
+        def payload(self, headish: str) -> bytes:
+            self.reads += 1
+            return super().payload(headish)
+
+        def ancestry(self, *given: Any, **options: Any) -> list[Turn]:
+            found = super().ancestry(*given, **options)
+            self.reads += len(found)
+            return found
+
+    def reads(count: int) -> int:
+        with TurnLog.open("memory://") as opened:
+            head = opened.add_turn("Go.").id
+            for number in range(count):
+                use = ToolUse(id=f"c{number}", name=f"t{number}", input=Raw(b"{}"))
+                head = opened.add_turn([use], role="assistant", continues=head).id
+                head = opened.add_turn([ToolResult(tool_use_id=f"c{number}", content="r")], continues=head).id
+            log = Counted(opened.store)
+            said = [json.loads(line) for line in gmi.json_lines(log, head)[0].splitlines()]
+            names = [line["input"]["content"]["toolName"] for line in said[2::2]]
+            assert names == [f"t{number}" for number in range(count)]
+            return log.reads
+
+    assert reads(40) - reads(30) == reads(30) - reads(20)
+
+
+def test_names_of_calls_are_those_of_the_turns_that_are_continued(log: TurnLog) -> None:
+    """Not of a branch beside, and of several calls of one id the last one's."""
+
+    def called(name: str, parent: str) -> str:
+        use = ToolUse(id="c", name=name, input=Raw(b"{}"))
+        return log.add_turn([use], role="assistant", continues=parent).id
+
+    def answered(parent: str) -> str:
+        return log.add_turn([ToolResult(tool_use_id="c", content="r")], continues=parent).id
+
+    root = log.add_turn("Go.").id
+    first = answered(called("one", root))
+    beside, again = answered(root), answered(called("two", first))
+    merged = log.add_turn("Both.", continues=[again, beside]).id
+    said = [json.loads(line) for line in gmi.json_lines(log, answered(merged))[0].splitlines()]
+    results = [line["input"]["content"] for line in said if line.get("input", {}).get("type") == "tool_response"]
+    assert sorted(result["toolName"] for result in results) == ["c", "one", "two", "two"]
+    assert dumped(gmi.input_of(log, beside))["content"]["toolName"] == "c"
 
 
 def test_number_that_no_computer_has_is_text(log: TurnLog) -> None:
