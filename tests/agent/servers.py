@@ -1,14 +1,16 @@
 """MCP servers for tests. Those that can crash or hang are in a process of their own."""
 
 import json
+import queue
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from tests.wires.server import Answer, Received, WireServer, whole
 
@@ -206,3 +208,34 @@ class OneToolServer(WireServer):
             case _:
                 return Answer(status=202)
         return whole(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+
+
+class ListeningServer(OneToolServer):
+    """A server over HTTP whose tool `go` answers on the stream that the client listens to, and not to the request."""
+
+    def __init__(self, result: bytes) -> None:
+        """Take the JSON of the result of each call."""
+        super().__init__(Answer(headers={"content-type": "text/event-stream"}, chunks=[b": ID\n\n"], hang=True))
+        self._result = result
+        self._waiting: queue.Queue[bytes] = queue.Queue()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self._waiting.put(b"")
+        super().__exit__(kind, error, trace)
+
+    def answer_to(self, request: Received) -> Answer:
+        """Return what to answer."""
+        if request.method == "GET":
+            chunks = cast("Sequence[bytes]", iter(self._waiting.get, b""))
+            return Answer(headers={"content-type": "text/event-stream"}, chunks=chunks)
+        answer = super().answer_to(request)
+        message = json.loads(request.body or b"{}")
+        match message.get("method"):
+            case "initialize":
+                return replace(answer, headers={**answer.headers, "mcp-session-id": "s"})
+            case "tools/call":
+                self._waiting.put(b'data: {"jsonrpc":"2.0","id":%d,"result":%b}\n\n' % (message["id"], self._result))
+        return answer

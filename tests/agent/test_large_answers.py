@@ -22,17 +22,23 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from tests.agent.running import results, values
 from tests.agent.scripted import HERE, MODEL, Scripted, call, say
+from tests.agent.servers import ListeningServer, OneToolServer
+from tests.agent.test_mcp import called, said, used
+from tests.wires.server import whole
 
 from turnlog import TurnLog
 from turnlog.agent.events import RunEvent, ToolsNoted
-from turnlog.agent.mcp import http, messages
+from turnlog.agent.mcp import exchange, http, messages
 from turnlog.agent.mcp.content import PARTS_MAX
 from turnlog.agent.mcp.descriptions import DESCRIPTION_CHARACTERS_MAX, cut
-from turnlog.agent.mcp.exchange import ARRIVED, Exchange, current_exchange
+from turnlog.agent.mcp.exchange import ARRIVED, Arrived
 from turnlog.agent.mcp.launch import Launch
 from turnlog.agent.mcp.program import ASKED_MAX
+from turnlog.agent.mcp.signals import MisbehaviourError
+from turnlog.agent.mcp.tools import McpTools
 from turnlog.agent.result import RunResult
-from turnlog.model import Text, ToolResult
+from turnlog.agent.toolbox import ToolOutcome
+from turnlog.model import ServerMeta, Text, ToolResult
 from turnlog.providers import certificates
 
 T = TypeVar("T")
@@ -184,16 +190,14 @@ def test_an_event_stream_is_read_however_it_is_cut(size: int, end: str, is_long:
     )
     stream = end.join([": hello", "", "event: message", "id: 7", data, "", "retry: 5", "data", "", "data: {", "", "da"])
     body = stream.encode()
-    exchange = Exchange()
+    arrived = Arrived()
 
     async def read() -> list[httpx2.ServerSentEvent]:
-        current_exchange.set(exchange)
-
         async def pieces() -> AsyncIterator[bytes]:
             for start in range(0, len(body), size if not is_long else 9973 * size):
                 yield body[start : start + (size if not is_long else 9973 * size)]
 
-        left = b"".join([piece async for piece in http._events(pieces())])
+        left = b"".join([piece async for piece in http._events(pieces(), http.Client(arrived)._short)])
         response = httpx2.Response(
             200, headers={"content-type": "text/event-stream"}, content=left, request=httpx2.Request("GET", "http://x")
         )
@@ -201,10 +205,56 @@ def test_an_event_stream_is_read_however_it_is_cut(size: int, end: str, is_long:
 
     first, second, third = asyncio.run(read())
     said = cast("dict[str, Any]", first.json())
-    result = exchange.arrived.pop(said["result"].get(ARRIVED), said["result"])
+    result = arrived.take(said["result"])
     assert json.loads(msgspec.json.encode(result)) == answer["result"]
     assert bool(is_long) == (ARRIVED in said["result"])
     assert (first.id, second.retry, third.data) == ("7", 5, "{")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (json.dumps("é" * 100_000).encode(), "é" * 100_000),
+        (b'"\\ud83d gone"', "\ufffd gone"),
+        (b'"caf\xe9"', "caf\ufffd"),
+    ],
+    ids=["long", "half", "no UTF-8"],
+)
+def test_a_result_that_comes_on_the_stream_of_a_session_is_whole(written: bytes, read: str) -> None:
+    """Not in the answer to the call, but where the server says what it likes."""
+    with ListeningServer(b'{"content":[{"type":"text","text":%b}]}' % written) as server:
+        meta = ServerMeta(action="register", name="s", url=f"{server.url}/mcp")
+
+        async def twice(tools: McpTools) -> list[ToolOutcome]:
+            return [await tools.call("s___go", Raw(b"{}")) for _ in range(2)]
+
+        assert used(meta, twice, call_timeout_s=20) == [said(read), said(read)]
+
+
+def test_a_result_that_stands_for_none_that_is_here_is_no_success() -> None:
+    """A server that writes turnlog's own key is told of, and the call may have had effects."""
+    answer = whole(b'{"jsonrpc":"2.0","id":ID,"result":{"content":[],"turnlog/arrived":"0"}}')
+    with OneToolServer(answer) as server:
+        outcome = called(ServerMeta(action="register", name="s", url=f"{server.url}/mcp"), "s___go")
+    assert (outcome.is_error, outcome.may_have_had_effects) == (True, True)
+    assert "answered with a key that is turnlog's own" in str(outcome.content[0])
+
+
+def test_results_that_nobody_takes_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests that were given up: the oldest go first, the last one stays, and none is taken twice."""
+    monkeypatch.setattr(exchange, "ARRIVED_BYTES_MAX", 4 * messages.SHORT)
+    arrived = Arrived()
+    first, *others = (arrived.keep({"content": [number]}, size=1) for number in range(5))
+    assert [arrived.take(other) for other in others] == [{"content": [number]} for number in range(1, 5)]
+    large = arrived.keep({"content": []}, size=100 * messages.SHORT)
+    assert arrived.take(large) == {"content": []}
+    for gone in (first, large, others[0]):
+        with pytest.raises(MisbehaviourError, match="turnlog's own"):
+            arrived.take(gone)
+    last = arrived.keep({"content": []}, size=1)
+    arrived.clear()
+    with pytest.raises(MisbehaviourError):
+        arrived.take(last)
 
 
 JSON = st.recursive(

@@ -36,14 +36,23 @@ from mcp.types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import FileUrl, ValidationError
 
 from turnlog.agent.mcp.content import outcome_of
-from turnlog.agent.mcp.exchange import Dispatcher, Exchange, Request, Result, current_exchange, exchanged, pages
+from turnlog.agent.mcp.exchange import (
+    Arrived,
+    Dispatcher,
+    Exchange,
+    Request,
+    Result,
+    current_exchange,
+    exchanged,
+    pages,
+)
 from turnlog.agent.mcp.failures import StderrTail, has_unknown_end, never_connected, reason
 from turnlog.agent.mcp.grants import Grant
 from turnlog.agent.mcp.launch import Launch
 from turnlog.agent.mcp.listing import ListedTool
 from turnlog.agent.mcp.login import Person, ServerLogin
 from turnlog.agent.mcp.resources import ServerResource, resource_of
-from turnlog.agent.mcp.signals import CallRefusedError, ConnectionGoneError, EndUnknownError, label
+from turnlog.agent.mcp.signals import CallRefusedError, ConnectionGoneError, EndUnknownError, MisbehaviourError, label
 from turnlog.agent.mcp.transport import Streams, reach, run_program
 from turnlog.agent.progress import Progress, progress_listener
 from turnlog.agent.toolbox import ToolOutcome
@@ -125,6 +134,7 @@ class Connection:
         self._failure: str | None = None
         self._stderr = StderrTail()
         self._opening = Exchange()
+        self._arrived = None if meta.command else Arrived()
         self._session_lost = False
         self._never_connected = False
         self._broken_off = False
@@ -186,6 +196,8 @@ class Connection:
             raise
         except MCPError as error:
             raise await self._explained(error, exchange) from error
+        except MisbehaviourError as error:
+            raise EndUnknownError(self._message(str(error))) from error
         finally:
             self._calls -= 1
             if not self._calls:
@@ -295,7 +307,7 @@ class Connection:
             # A server may not know what it was asked, and answers all the same.
             if error.code != METHOD_NOT_FOUND or exchange.status >= 400:
                 return False
-        except (TimeoutError, ValidationError):
+        except (TimeoutError, ValidationError, MisbehaviourError):
             return False
         self.suspect = False
         return True
@@ -362,6 +374,8 @@ class Connection:
             failed = error
         finally:
             self._over.set()
+            if self._arrived is not None:
+                self._arrived.clear()
             if failed is not None:
                 self._failure, self._never_connected = self._why(failed, self._opening), never_connected(failed)
             self._settled.set()
@@ -369,7 +383,7 @@ class Connection:
     async def _start(self, stack: AsyncExitStack) -> ClientSession:
         async with asyncio.timeout(self._start_timeout_s):
             streams = await self._streams(stack)
-            dispatcher = Dispatcher(streams, self._launch.masked, self._over.set)
+            dispatcher = Dispatcher(streams, self._launch.masked, self._over.set, self._arrived)
             session = ClientSession(
                 dispatcher=dispatcher,
                 client_info=Implementation(name="turnlog", version=version("turnlog")),
@@ -384,9 +398,9 @@ class Connection:
         return session
 
     async def _streams(self, stack: AsyncExitStack) -> Streams:
-        if self._meta.command:
+        if self._arrived is None:
             return await run_program(stack, self._launch, self._stderr)
-        return await reach(stack, self._launch, self._login, self._on_response, self._start_timeout_s)
+        return await reach(stack, self._launch, self._login, self._on_response, self._start_timeout_s, self._arrived)
 
     def _hide(self, secrets: Mapping[str, str]) -> None:
         """Have secrets of a login hidden as those of the environment are."""

@@ -5,8 +5,10 @@ This module imports the SDK, which is an extra.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
+from itertools import count
 from typing import Any, cast
 
 from anyio import TASK_STATUS_IGNORED
@@ -20,6 +22,7 @@ from mcp.types.jsonrpc import METHOD_NOT_FOUND
 from msgspec import Raw
 
 from turnlog.agent.mcp.listing import listed
+from turnlog.agent.mcp.messages import SHORT
 from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
 from turnlog.executors import of_process
 
@@ -28,6 +31,10 @@ PAGES_MAX = 1000
 
 ARRIVED = "turnlog/arrived"
 """The key of a result that says which of the results that have come already it stands for."""
+
+ARRIVED_BYTES_MAX = 512 * 1024 * 1024
+"""How much of results that nobody has taken yet a connection keeps: answers to requests that were given up are among
+them. Each counts as 32 KiB at least, and the one that came last stays, however large it is."""
 
 _PARTS = {
     "prompts/get": "messages",
@@ -51,8 +58,55 @@ class Exchange:
         self.status = 0
         self.login: LoginError | None = None
         """Why it was not made, where there was no login to make it with."""
-        self.arrived: dict[str, Result] = {}
-        """Results that have come already, for which something short is on its way through the SDK."""
+
+
+class Arrived:
+    """Results of a connection that have come already, for which something short is on its way through the SDK.
+
+    They are of the connection and not of a request, for an answer may come on any stream (MCP 2025-11-25, Transports,
+    Listening for Messages from the Server). Threads may share one.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[str, tuple[Result, int]] = {}
+        self._numbers = count()
+        self._size = 0
+        self._mutex = threading.Lock()
+
+    def keep(self, result: Result, size: int) -> Result:
+        """Keep a result of so many bytes, and return what stands for it."""
+        with self._mutex:
+            number, size = str(next(self._numbers)), max(size, SHORT)
+            self._results[number] = result, size
+            self._size += size
+            while self._size > ARRIVED_BYTES_MAX and len(self._results) > 1:
+                self._drop(next(iter(self._results)))
+        return {ARRIVED: number}
+
+    def take(self, result: Result) -> Result:
+        """Return the result that something stands for, which is not kept any more; what stands for none as it is.
+
+        Raises:
+            MisbehaviourError: it is not here.
+        """
+        if ARRIVED not in result:
+            return result
+        with self._mutex:
+            found = self._drop(str(result[ARRIVED]))
+        if found is None:
+            raise MisbehaviourError(f"answered with a key that is turnlog's own, {ARRIVED!r}, or with too much at once")
+        return found
+
+    def clear(self) -> None:
+        """Keep nothing any more."""
+        with self._mutex:
+            self._results.clear()
+            self._size = 0
+
+    def _drop(self, number: str) -> Result | None:
+        result, size = self._results.pop(number, (None, 0))
+        self._size -= size
+        return result
 
 
 current_exchange: ContextVar[Exchange] = ContextVar("mcp_exchange")
@@ -63,10 +117,15 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
     """The SDK's dispatcher, which keeps each result as it came but for secrets, and tells when the server is gone."""
 
     def __init__(
-        self, streams: tuple[Any, Any], masked: Callable[[object], object], on_end: Callable[[], None]
+        self,
+        streams: tuple[Any, Any],
+        masked: Callable[[object], object],
+        on_end: Callable[[], None],
+        arrived: Arrived | None,
     ) -> None:
         super().__init__(*streams)
         self._masked = masked
+        self._arrived = arrived
         self._on_end = on_end
 
     async def send_raw_request(
@@ -83,16 +142,15 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
         second of the event loop for 10,000 tools, and refuse content of a tool that is not in the specification.
 
         Raises:
-            MisbehaviourError: a part is not as the protocol has it.
+            MisbehaviourError: a part is not as the protocol has it, or the result stands for one that is not here.
         """
         result = await super().send_raw_request(method, params, opts, _related_request_id=_related_request_id)
-        exchange = current_exchange.get()
-        exchange.result, handed = await of_process().run_read(self._taken, method, result, exchange)
+        whole = result if self._arrived is None else self._arrived.take(result)
+        current_exchange.get().result, handed = await of_process().run_read(self._taken, method, whole)
         return handed
 
-    def _taken(self, method: str, result: Result, exchange: Exchange) -> tuple[Result, dict[str, Any]]:
+    def _taken(self, method: str, whole: Result) -> tuple[Result, dict[str, Any]]:
         """Return what is kept of a result, and what the session is to see of it."""
-        whole = exchange.arrived.pop(str(result.get(ARRIVED)), result)
         kept = cast("Result", self._masked(whole))
         if method == "tools/call":
             return kept, {"content": [], "resultType": "complete"}

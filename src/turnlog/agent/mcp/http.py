@@ -8,14 +8,13 @@ stands for it goes on. This module imports the SDK, which is an extra.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
-from itertools import count
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
 import httpx2
 import msgspec
 
-from turnlog.agent.mcp.exchange import ARRIVED, current_exchange
+from turnlog.agent.mcp.exchange import Arrived, current_exchange
 from turnlog.agent.mcp.messages import SHORT, json_of
 from turnlog.agent.mcp.program import LINE_BYTES_MAX
 from turnlog.agent.mcp.signals import LoginError, MisbehaviourError
@@ -27,13 +26,17 @@ _END = re.compile(rb"\r\n|\n|\r")
 _READ_ALREADY = ("content-encoding", "content-length", "transfer-encoding")
 """Headers of what is no longer as it came."""
 
-_numbers = count()
-
-_Read = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
+_Shorten = Callable[[bytearray], Awaitable[bytes]]
+_Read = Callable[[AsyncIterator[bytes], _Shorten], AsyncIterator[bytes]]
 
 
 class Client(httpx2.AsyncClient):
     """An HTTP client whose answers are short."""
+
+    def __init__(self, arrived: Arrived, **options: Any) -> None:
+        """Take where results are to stay for which something short goes on, and options of the client."""
+        super().__init__(**options)
+        self._arrived = arrived
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send a request, and return what is left of its answer.
@@ -56,38 +59,45 @@ class Client(httpx2.AsyncClient):
         return httpx2.Response(
             response.status_code,
             headers=headers,
-            stream=_Body(response, read),
+            stream=_Body(response, read, self._short),
             request=response.request,
             extensions=response.extensions,
             history=response.history,
         )
 
+    async def _short(self, text: bytearray) -> bytes:
+        """Return a message, or what stands for one that is long or odd: its result stays here then."""
+        if len(text) <= SHORT and not _is_odd(text):
+            return bytes(text)
+        return await of_process().run_read(_stand_in, text, self._arrived)
+
 
 class _Body(httpx2.AsyncByteStream):
     """What is left of the body of an answer."""
 
-    def __init__(self, response: httpx2.Response, read: _Read) -> None:
+    def __init__(self, response: httpx2.Response, read: _Read, shorten: _Shorten) -> None:
         self._response = response
         self._read = read
+        self._shorten = shorten
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for piece in self._read(self._response.aiter_bytes()):
+        async for piece in self._read(self._response.aiter_bytes(), self._shorten):
             yield piece
 
     async def aclose(self) -> None:
         await self._response.aclose()
 
 
-async def _message(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _message(pieces: AsyncIterator[bytes], shorten: _Shorten) -> AsyncIterator[bytes]:
     """Iterate over JSON that is a message."""
     text = bytearray()
     async for piece in pieces:
         text += piece
         _check_size(len(text))
-    yield await _short(text)
+    yield await shorten(text)
 
 
-async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _events(pieces: AsyncIterator[bytes], shorten: _Shorten) -> AsyncIterator[bytes]:
     """Iterate over events, each with a message."""
     event, size = list[bytearray](), 0
     async for line in _lines(pieces):
@@ -95,7 +105,7 @@ async def _events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         size += len(line)
         _check_size(size)
         if len(line) <= 2 and not line.strip(b"\r\n"):
-            yield await _short_event(event)
+            yield await _short_event(event, shorten)
             event, size = [], 0
     yield b"".join(event)
 
@@ -120,7 +130,7 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytearray]:
 _READ: dict[str, _Read] = {"application/json": _message, "text/event-stream": _events}
 
 
-async def _short_event(event: list[bytearray]) -> bytes:
+async def _short_event(event: list[bytearray], shorten: _Shorten) -> bytes:
     """Return an event in whose place of data stands something short, if the data is long or odd."""
     places = [place for place, line in enumerate(event) if line.startswith(b"data:")]
     if not places:
@@ -128,7 +138,7 @@ async def _short_event(event: list[bytearray]) -> bytes:
     end = _end_of(event[places[0]])
     first, *more = (_data_of(event[place]) for place in places)
     data = bytearray(b"\n").join((first, *more)) if more else first
-    said = await _short(data)
+    said = await shorten(data)
     rest = [line for place, line in enumerate(event) if place not in places]
     lines = [b"data: " + line + end for line in said.split(b"\n")]
     return b"".join([*lines, *rest])
@@ -146,13 +156,6 @@ def _data_of(line: bytearray) -> bytearray:
     return line
 
 
-async def _short(text: bytearray) -> bytes:
-    """Return a message, or what stands for one that is long or odd: its result is with the exchange then."""
-    if len(text) <= SHORT and not _is_odd(text):
-        return bytes(text)
-    return await of_process().run_read(_stand_in, text)
-
-
 def _is_odd(text: bytearray) -> bool:
     try:
         text.decode()
@@ -162,18 +165,15 @@ def _is_odd(text: bytearray) -> bool:
     return False
 
 
-def _stand_in(text: bytearray) -> bytes:
+def _stand_in(text: bytearray, arrived: Arrived) -> bytes:
     try:
         message: object = json_of(text)
     except (ValueError, RecursionError):
         return bytes(text)  # the SDK says what is wrong with it
-    exchange = current_exchange.get(None)
-    if exchange is not None and isinstance(message, dict):
+    if isinstance(message, dict):
         fields = cast("dict[str, Any]", message)
         if isinstance(fields.get("result"), dict):
-            number = str(next(_numbers))
-            exchange.arrived[number] = fields["result"]
-            fields["result"] = {ARRIVED: number}
+            fields["result"] = arrived.keep(fields["result"], len(text))
     return msgspec.json.encode(message)
 
 

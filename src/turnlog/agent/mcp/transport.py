@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
+from turnlog.agent.mcp.exchange import Arrived
 from turnlog.agent.mcp.failures import StderrTail
 from turnlog.agent.mcp.http import Client
 from turnlog.agent.mcp.launch import Launch
@@ -41,14 +42,18 @@ async def reach(
     auth: httpx2.Auth | None,
     on_response: Callable[[httpx2.Response], Awaitable[None]],
     timeout_s: float,
+    arrived: Arrived,
 ) -> Streams:
     """Connect over streamable HTTP. Reading has no time-out of its own: each request has one.
+
+    Long results stay in `arrived`, and something short stands for them.
 
     Raises:
         ProviderError: a proxy that the environment names cannot be used.
     """
     check_proxies("mcp")
     client = Client(
+        arrived,
         headers=launch.headers,
         auth=auth,
         timeout=httpx2.Timeout(timeout_s, read=None, write=_HTTP_WRITE_TIMEOUT_S),
