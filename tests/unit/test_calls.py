@@ -117,10 +117,10 @@ def test_an_export_that_lists_too_many_tools_is_refused(log: TurnLog, monkeypatc
     exchange(log, 1, tools=many_tools(3))
     file = io.BytesIO()
     log.export(file)
-    monkeypatch.setattr("turnlog.model.tools.TOOLS_MAX", 2)
+    monkeypatch.setattr("turnlog.record.contents.TOOLS_MAX", 2)
     with TurnLog.open("memory://") as other:
         file.seek(0)
-        with pytest.raises(FormatError, match="3 tools cannot be offered, 2 can"):
+        with pytest.raises(FormatError, match="it lists 3 tools: more than anybody can offer"):
             other.import_turnlog(file)
         assert other.stats().events == 0
 

@@ -9,27 +9,27 @@ from operator import methodcaller
 
 import msgspec
 import zstandard
-from msgspec import Raw
 
 from turnlog.audit.known import Recent
 from turnlog.audit.report import Findings
 from turnlog.audit.requests import Requests
 from turnlog.audit.rows import Row
 from turnlog.digest import sri
-from turnlog.errors import ContentError, CorruptionError
-from turnlog.events import CALL, REPLY, SUMMARY, TOOL_END, TOOLS, TURN, Recorded, meta_of, turn_meta
-from turnlog.model import ReplyMeta, Text, ToolsMeta, parse_tools
-from turnlog.model.blocks import EXTRA, is_in_form
-from turnlog.model.json_text import UNREADABLE
-from turnlog.model.tools import TOOLS_MAX
-from turnlog.record.calls import reply_flaw
+from turnlog.errors import CorruptionError
+from turnlog.events import CALL, REPLY, TOOLS, TURN, Recorded
+from turnlog.model import Text
+from turnlog.model.blocks import EXTRA
+from turnlog.record.contents import PAYLOADS, is_document, may_be_document, payload_flaw
 from turnlog.store import Placement, ReadTransaction
 from turnlog.store.frames import decompress
 
 FILES_REMEMBERED = 10_000
 """Payload files that many events share are read once, as long as they are among so many."""
 
-_LOOKED_INTO = (CALL, REPLY, TOOLS)
+_COMPARED = (CALL, REPLY, TOOLS)
+"""Topics whose payloads are compared with what their events say: a file that was found sound for one may not be for
+another."""
+
 _BESIDE = frozenset((int(Placement.INLINE), int(Placement.INLINE_ZSTD)))
 _INLINE_ZSTD = int(Placement.INLINE_ZSTD)
 _PLAIN_BYTES_MAX = 64 * 1024
@@ -39,7 +39,6 @@ _digest = methodcaller("digest")
 _FILES = (Placement.FILE, Placement.FILE_ZSTD)
 _texts = msgspec.json.Decoder(list[Text])
 _encoder = msgspec.json.Encoder()
-_list = msgspec.json.Decoder(list[Raw])
 
 
 class Contents:
@@ -62,12 +61,11 @@ class Contents:
         """
         recorded = row.recorded
         topic = recorded.header.topic
-        is_document = topic == TURN and row.sound and _is_document(recorded)
-        is_content = topic in (TURN, SUMMARY, TOOL_END) and row.sound and not is_document
+        is_content = row.sound and topic in PAYLOADS and not (topic == TURN and is_document(recorded))
         shared, stored = None, row.row.stored
         if (
             row.row.placement in _FILES
-            and topic not in _LOOKED_INTO
+            and topic not in _COMPARED
             and type(stored) is bytes
             and len(stored) == _HASH_BYTES
         ):
@@ -85,60 +83,19 @@ class Contents:
             self._findings.payload_bytes += recorded.size or recorded.stored_size or 0
         if recorded.unreadable:
             self._findings.closed += 1
-        elif is_content:
-            if payload is not None:
-                self._content(payload)
-        elif is_document:
-            self._document(recorded)
-        elif row.sound and topic in _LOOKED_INTO:
-            self._look_into(transaction, recorded, payload, cites=cites)
+        elif row.sound and topic == CALL:
+            self._requests.check(transaction, recorded, payload, cites=cites)
+        elif row.sound:
+            self._payload(recorded, payload)
         if shared is not None and self._findings.count == before:
             self._files.put(shared, True)
 
-    def _look_into(
-        self, transaction: ReadTransaction, recorded: Recorded, payload: bytes | None, *, cites: bool
-    ) -> None:
-        if recorded.header.topic == CALL:
-            self._requests.check(transaction, recorded, payload, cites=cites)
-        elif recorded.header.topic == REPLY:
-            self._reply(recorded, payload)
-        elif payload is not None:
-            self._tools(recorded, payload)
-
-    def _document(self, recorded: Recorded) -> None:
-        size = turn_meta(recorded).file_size
-        if size is not None and size != recorded.size:
-            self._findings.add(f"its file_size is {size}, and its payload has {recorded.size} bytes")
-
-    def _content(self, payload: bytes) -> None:
-        try:
-            if not is_in_form(payload):
-                self._findings.add("its content is not in the form of the log")
-        except ContentError as error:
-            self._findings.add(f"its content is malformed: {error}")
-
-    def _reply(self, recorded: Recorded, payload: bytes | None) -> None:
-        if payload is None and recorded.hash is not None:
-            return  # too large to be looked into
-        flaw = reply_flaw(payload or b"", meta_of(recorded, ReplyMeta))
-        if flaw is not None:
-            self._findings.add(flaw)
-        else:
+    def _payload(self, recorded: Recorded, payload: bytes | None) -> None:
+        wrong = payload_flaw(recorded, payload)
+        if wrong is not None:
+            self._findings.add(wrong)
+        elif recorded.header.topic == REPLY and (payload is not None or recorded.hash is None):
             self._findings.replies += 1
-
-    def _tools(self, recorded: Recorded, payload: bytes) -> None:
-        try:
-            count = len(_list.decode(payload))
-            if count > TOOLS_MAX:
-                self._findings.add(f"it lists {count:,} tools: more than anybody can offer")
-                return
-            count = len(parse_tools(payload))
-        except (ContentError, *UNREADABLE) as error:
-            self._findings.add(f"its tools cannot be read: {error}")
-            return
-        said = meta_of(recorded, ToolsMeta).tools
-        if count != said:
-            self._findings.add(f"it lists {count} tools, and says {said}")
 
 
 def plain(rows: Sequence[Row]) -> list[bool]:
@@ -164,7 +121,7 @@ def _may_be_plain(row: Row) -> bool:
         and stored.placement in _BESIDE
         and type(stored.stored) is bytes
         and recorded.header.topic == TURN
-        and not _may_be_document(recorded)
+        and not may_be_document(recorded)
     )
 
 
@@ -189,12 +146,3 @@ def _payload(row: Row) -> bytes:
     if len(stored) != size:
         raise ValueError("it has another size than its event says")
     return stored
-
-
-def _is_document(recorded: Recorded) -> bool:
-    return _may_be_document(recorded) and turn_meta(recorded).type is not None
-
-
-def _may_be_document(recorded: Recorded) -> bool:
-    # Only a document has a `type`.
-    return b'"type":' in recorded.state

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from turnlog.events import BOOKMARK, REGISTERS, REPLY, SHAPES, TOOLS, TURN, Event, meta_of, turn_meta
-from turnlog.model import BookmarkMeta, ReplyMeta, ToolsMeta, parse_tools
-from turnlog.model.blocks import is_in_form
-from turnlog.model.tools import check_tools
-from turnlog.record.calls import reply_flaw
+from turnlog.events import BOOKMARK, REGISTERS, SHAPES, TURN, Event, meta_of, turn_meta
+from turnlog.model import BookmarkMeta
+from turnlog.record.contents import payload_flaw
 from turnlog.record.fields import check_bookmark_name
 
 
@@ -17,37 +15,19 @@ def content_flaw(event: Event, payload: bytes | None) -> str | None:
 
     Raises:
         CorruptionError: its metadata cannot be read.
-        InputError: a name or the content is malformed.
+        InputError: a name is malformed.
     """
-    topic = event.header.topic
     if event.unreadable:
         return None
+    topic = event.header.topic
     if topic == TURN:
-        return _turn_flaw(event, payload or b"")
-    if topic == BOOKMARK:
+        _check_names(turn_meta(event).head)
+    elif topic == BOOKMARK:
         bookmark = meta_of(event, BookmarkMeta)
         _check_names(bookmark.name, bookmark.to)
     elif topic in REGISTERS:
         _check_names(getattr(meta_of(event, SHAPES[topic].kind), "name", None))
-    elif topic == REPLY:
-        return reply_flaw(payload or b"", meta_of(event, ReplyMeta))
-    elif topic == TOOLS:
-        tools = parse_tools(payload or b"")
-        check_tools(tools)
-        if len(tools) != meta_of(event, ToolsMeta).tools:
-            return "its payload is not the tools that it tells of"
-    return None
-
-
-def _turn_flaw(event: Event, payload: bytes) -> str | None:
-    meta = turn_meta(event)
-    _check_names(meta.head)
-    if meta.type == "document":
-        if meta.file_size not in (None, event.size):
-            return f"its file_size is {meta.file_size}, and it has {event.size} bytes"
-    elif not is_in_form(payload):
-        return "its content is not in the form of the log"
-    return None
+    return payload_flaw(event, payload)
 
 
 def _check_names(*names: object) -> None:
