@@ -26,10 +26,10 @@ from turnlog.audit.threads import Threads
 from turnlog.digest import payload_hash, sri
 from turnlog.errors import ContentError, CorruptionError, ErasedError
 from turnlog.events import BASE, Recorded
-from turnlog.model import BytesRef, CallMeta, LossEntry, decode_change
+from turnlog.model import CallMeta, LossEntry, decode_change
 from turnlog.model.json_text import UNREADABLE
 from turnlog.record.calls import call_meta, read_kept
-from turnlog.record.requests import FORMAT, PARTS_BYTES_MAX, REQUEST_BYTES_MAX
+from turnlog.record.requests import FORMAT, PARTS_BYTES_MAX, REQUEST_BYTES_MAX, parts_flaw
 from turnlog.store import ReadTransaction
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Requests:
         base = call.header.cited(BASE)
         if base is not None and not self._threads.share(transaction, call.header.cited("turn"), base):
             self._findings.add(f"its base {base!r} is not a call of its thread")
-        size = _size(meta)
+        size = meta.kept_bytes
         if not 0 <= size <= REQUEST_BYTES_MAX:
             self._findings.add(f"its request has {size:,} bytes, and none has more than {REQUEST_BYTES_MAX:,}")
             return
@@ -149,7 +149,7 @@ class Requests:
             raise CorruptionError(f"its base {base!r} cannot be found")
         if recorded.unreadable:
             raise _ErasedBaseError("its base was erased")
-        size = _size(call_meta(recorded))
+        size = call_meta(recorded).kept_bytes
         if not 0 <= size <= REQUEST_BYTES_MAX:
             raise CorruptionError(f"its base {base!r} has {size:,} bytes")
         try:
@@ -162,11 +162,6 @@ class Requests:
 
 class _ErasedBaseError(CorruptionError):
     """Say that a request cannot be checked any more, because one that it is based on was erased."""
-
-
-def _size(meta: CallMeta) -> int:
-    sizes = [ref.size for ref in (meta.request, meta.loss, meta.window) if isinstance(ref, BytesRef)]
-    return min(0, *sizes) or sum(sizes)
 
 
 def _body(payload: bytes, size: int, base: Callable[[], Body]) -> Body:
@@ -185,9 +180,8 @@ def _body(payload: bytes, size: int, base: Callable[[], Body]) -> Body:
         raise CorruptionError(f"what it is made of cannot be read: {error}") from error
     if header.format != FORMAT:
         raise CorruptionError(f"it is kept in format {header.format}, this turnlog knows {FORMAT}")
-    counts = [part if isinstance(part, int) else part[1] for part in header.parts]
-    if sum(counts) != size or min(counts, default=0) < 0:
-        raise CorruptionError(f"its parts are not {size:,} bytes")
+    if (wrong := parts_flaw(header.parts, size)) is not None:
+        raise CorruptionError(wrong)
     copies = any(not isinstance(part, int) for part in header.parts)
     return put_together(header.parts, memoryview(payload)[end + 1 :], base() if copies else Body())
 

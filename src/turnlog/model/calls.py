@@ -56,9 +56,12 @@ class CallMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kept_bytes(self) -> int:
-        """How many bytes are kept of it: the body, the loss report and the change of the window."""
-        refs = (self.request, self.loss, self.window)
-        return sum(ref.size for ref in refs if isinstance(ref, BytesRef))
+        """How many bytes are kept of it: the body, the loss report and the change of the window.
+
+        Less than 0 where one of them has less: what is not there cannot make up for what the others have.
+        """
+        sizes = [ref.size for ref in (self.request, self.loss, self.window) if isinstance(ref, BytesRef)]
+        return min(0, *sizes) or sum(sizes)
 
     @property
     def parameters(self) -> dict[str, Any]:

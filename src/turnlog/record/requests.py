@@ -136,7 +136,8 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
     """Return the body behind a payload, following bases as far as it takes parts of them.
 
     Takes time for the bytes of the body and one look at each base, however long the conversation, and memory for the
-    body alone. The pieces of each payload are taken to the last one.
+    body alone. The pieces of each payload are taken to the last one. Its own payload is held to what one is; of those
+    of earlier calls is taken what it has of them, whatever else is there.
 
     Args:
         kept: the call's own payload.
@@ -144,24 +145,46 @@ def request_body(kept: KeptRequest, size: int, earlier: Callable[[str], KeptRequ
         earlier: returns what is kept of an earlier call.
 
     Raises:
-        CorruptionError: a payload is not one of a request, or not of one of this size, or does not fit its base.
+        CorruptionError: a payload is not one of a request, or not of one of this size, or does not fit its base, or has
+            bytes that belong to nothing.
     """
     if not 0 <= size <= REQUEST_BYTES_MAX:
         raise CorruptionError(f"a request has {size:,} bytes, and none has more than {REQUEST_BYTES_MAX:,}")
+    header, literals = _split(iter(kept.pieces))
+    if (wrong := parts_flaw(header.parts, size)) is not None:
+        raise CorruptionError(f"a request cannot be put together: {wrong}")
     file = io.BytesIO(bytes(size))
     body = file.getbuffer()
     # What is still to be filled: from byte `start` of the call at hand, to byte `to` of the body, `count` bytes.
-    wanted: list[tuple[int, int, int]] = [(0, 0, size)] if size else []
+    wanted = _fill(body, [(0, 0, size)] if size else [], header.parts, literals)
+    if more := literals.rest():
+        raise CorruptionError(f"a request cannot be put together: {more:,} of its literal bytes belong to nothing")
     while wanted:
-        pieces = iter(kept.pieces)
-        header, literals = _split(pieces)
+        if kept.base is None:
+            raise CorruptionError("a request has parts of an earlier one, and does not say of which")
+        kept = earlier(kept.base)
+        header, literals = _split(iter(kept.pieces))
         wanted = _fill(body, wanted, header.parts, literals)
-        if wanted:
-            if kept.base is None:
-                raise CorruptionError("a request has parts of an earlier one, and does not say of which")
-            kept = earlier(kept.base)
+        literals.rest()
     body.release()
     return file.getvalue()  # the buffer itself, and not a copy of it
+
+
+def parts_flaw(parts: Sequence[tuple[int, int] | int], size: int) -> str | None:
+    """Return what is wrong with what a request of a size is made of, or None if nothing is.
+
+    What it is based on may still not have these parts, or its payload not these literal bytes.
+    """
+    counts = [part if isinstance(part, int) else part[1] for part in parts]
+    if sum(counts) != size or min(counts, default=0) < 0:
+        return f"its parts are not {size:,} bytes"
+    copied = 0
+    for part in parts:
+        if isinstance(part, tuple):
+            if part[0] < copied or not part[1]:
+                return "its parts do not follow each other in the one that it is based on"
+            copied = sum(part)
+    return None
 
 
 def _split(pieces: Iterator[bytes | memoryview]) -> tuple[_Header, _Literals]:
@@ -209,10 +232,9 @@ class _Literals:
         for _ in self._next(count):
             pass
 
-    def skip_all(self) -> None:
-        """Leave out the rest, which is read to its end."""
-        for _ in self._pieces:
-            pass
+    def rest(self) -> int:
+        """Leave out the rest, which is read to its end, and return how many that were."""
+        return len(self._piece) + sum(map(len, self._pieces))
 
     def _next(self, count: int) -> Iterator[memoryview]:
         while count:
@@ -259,5 +281,4 @@ def _fill(
         place = end
     if next_wanted < len(wanted):
         raise CorruptionError(_SHORTER)
-    literals.skip_all()
     return sorted(remaining)

@@ -127,7 +127,11 @@ def test_any_parts_come_back(requests: list[list[bytes]]) -> None:
     [
         (b"not json\n", "cannot be read"),
         (b'{"format":2,"parts":[]}\n', "upgrade turnlog"),
-        (b'{"format":1,"parts":[3]}\nabc', "shorter"),
+        (b'{"format":1,"parts":[3]}\nabc', "its parts are not 9 bytes"),
+        (b'{"format":1,"parts":[9,3]}\nabcdefghijkl', "its parts are not 9 bytes"),
+        (b'{"format":1,"parts":[9]}\nabcdefghijkl', "3 of its literal bytes belong to nothing"),
+        (b'{"format":1,"parts":[9]}\nabcdefghi' + b"x" * 70_000, "70,000 of its literal bytes"),
+        (b'{"format":1,"parts":[9,[5,0]]}\nabcdefghi', "do not follow each other"),
         (b'{"format":1,"parts":[9]}\nabc', "shorter"),
         (b'{"format":1,"parts":[[0,9]]}\n', "does not say of which"),
         (b'{"format":1,"parts":[-1,10]}\nabcdefghij', "less than nothing"),
@@ -135,7 +139,7 @@ def test_any_parts_come_back(requests: list[list[bytes]]) -> None:
         (b'{"format":1,"parts":' + b"[" * 100_000, "cannot be read"),
         (b'{"format":1,"parts":[9],"more":"' + b"x" * PARTS_BYTES_MAX + b'"}\nabcdefghi', "cannot be read"),
     ],
-    ids=range(9),
+    ids=range(13),
 )
 def test_damaged_payload_is_corruption(payload: bytes, message: str) -> None:
     """No bytes are made up for those that are missing."""
@@ -145,12 +149,22 @@ def test_damaged_payload_is_corruption(payload: bytes, message: str) -> None:
 
 def test_parts_that_go_back_in_the_base_are_corruption() -> None:
     """No turnlog writes them, and literal bytes are read once, from the first to the last."""
-    kept = KeptRequest(pieces=[b'{"format":1,"parts":[[3,3],[0,3]]}\n'], base="base")
     base = KeptRequest(pieces=[b'{"format":1,"parts":[6]}\nabcdef'], base=None)
-    assert request_body(kept, 6, lambda _: base) == b"defabc"
-    twice = KeptRequest(pieces=[b'{"format":1,"parts":[[0,3],[0,3]]}\n'], base="base")
+    for parts in (b"[[3,3],[0,3]]", b"[[0,3],[0,3]]", b"[[0,4],[3,2]]"):
+        kept = KeptRequest(pieces=[b'{"format":1,"parts":%b}\n' % parts], base="base")
+        with pytest.raises(CorruptionError, match="do not follow each other"):
+            request_body(kept, 6, lambda _: base)
+
+
+def test_earlier_request_that_is_damaged_is_read_as_far_as_it_is_wanted() -> None:
+    """What is wrong with it is told of it, and not of all that were built on it."""
+    kept = KeptRequest(pieces=[b'{"format":1,"parts":[[0,6]]}\n'], base="base")
+    base = KeptRequest(pieces=[b'{"format":1,"parts":[[3,3],[0,3],2]}\nghijk'], base="first")
+    first = KeptRequest(pieces=[b'{"format":1,"parts":[6]}\nabcdef'], base=None)
+    assert request_body(kept, 6, lambda name: {"base": base, "first": first}[name]) == b"defabc"
+    base = KeptRequest(pieces=[b'{"format":1,"parts":[[0,3],[0,3]]}\n'], base="first")
     with pytest.raises(CorruptionError, match="do not follow each other"):
-        request_body(twice, 6, lambda _: base)
+        request_body(kept, 6, lambda name: {"base": base, "first": first}[name])
 
 
 @pytest.mark.parametrize("size", [-1, REQUEST_BYTES_MAX + 1, 1 << 62])
