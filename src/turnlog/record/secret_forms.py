@@ -46,7 +46,8 @@ _FORMS = {
         "bedrock-api-key-": ("aws-key", _begun("bedrock-api-key-", r"[A-Za-z0-9+/]{26,}={0,2}")),
         "SG.": ("sendgrid-key", _begun(r"SG\.", r"[\w-]{16,}\.[\w-]{16,}", hyphen=False)),  # SendGrid
         ":AA": ("telegram-token", r"(?<!\d)\d{8,10}:AA[\w-]{33}(?![\w-])"),  # Telegram
-        "eyJ": ("json-web-token", _begun("eyJ", r"[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")),  # JSON Web Token (RFC 7519 §3)
+        # JSON Web Token (RFC 7519 §3). What begins like one is read whole, or it would be read from each `eyJ` in it.
+        "eyJ": ("json-web-token", _begun("eyJ", r"[\w-]{8,}+(?P<behind>\.[\w-]{8,}+\.[\w-]{8,}+)?")),
         # PEM (RFC 7468 §10), in any spelling
         "-----": ("private-key", r"-----(?i:BEGIN(?:[A-Z0-9 _]|-(?!-)){0,100}PRIVATE KEY)"),
         "earer ": ("bearer-token", r"(?<!\w)(?<!\w-)[Bb]earer +(?P<rest>[A-Za-z0-9+/=._~-]{16,})"),
@@ -84,9 +85,10 @@ class Form(NamedTuple):
 def forms_in(text: str) -> Iterator[Form]:
     """Yield the known kinds of secrets that stand in a text, each whole. Those of different kinds may overlap."""
     ends: dict[str, int] = {}
+    pem = _PemEnds(text)
     for form in _forms(text):
         if form.start >= ends.get(form.kind, 0):  # else it is within one that was found, and nothing is read twice
-            end = ends[form.kind] = _whole(text, form)
+            end = ends[form.kind] = _whole(text, form, pem)
             yield Form(form.start, end, form.kind)
 
 
@@ -113,7 +115,8 @@ def _forms(text: str) -> Iterator[Form]:
         if mark in text:
             for found in form.finditer(text):
                 # `sk-learn-tutorial-notebooks` and `Bearer authentication-required` are words.
-                if "rest" not in form.groupindex or not are_words(found["rest"]):
+                is_none = are_words(found["rest"]) if "rest" in form.groupindex else None in found.groups()
+                if not is_none:
                     named = mark in _NAMED_BEFORE
                     yield Form(found.start("rest" if named else 0), found.end(), kind)
     if "://" in text:
@@ -122,15 +125,36 @@ def _forms(text: str) -> Iterator[Form]:
                 yield Form(found.start("rest"), found.end("rest"), "password")
 
 
-def _whole(text: str, form: Form) -> int:
+def _whole(text: str, form: Form, pem: _PemEnds) -> int:
     """Return where a secret ends: a form is most often found by its beginning."""
     if form.kind == "password":
         return form.end
     if form.kind != "private-key":
         rest = _REST.match(text, form.end, form.end + _REST_CHARACTERS_MAX)
         return form.end if rest is None else rest.end()
-    last = _PEM_LAST.search(text, form.end, form.end + _PEM_CHARACTERS_MAX)
+    last = pem.behind(form.end)
     if last is not None:
-        return last.end()
+        return last
     body = _PEM_BODY.match(text, form.end, form.end + _PEM_CHARACTERS_MAX)
     return form.end if body is None else body.end()
+
+
+class _PemEnds:
+    """The last lines of keys in PEM: each is looked for once, however many keys begin before it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._next = -1
+        """Where the next one begins: what is before it was looked through. At the end of the text there is no more."""
+
+    def behind(self, start: int) -> int | None:
+        """Return where the last line of a key ends; None where none is near enough.
+
+        Args:
+            start: behind the beginning of the key, and of those that were asked about before.
+        """
+        if self._next < start:
+            found = _PEM_LAST.search(self._text, start)
+            self._next = len(self._text) if found is None else found.start()
+        last = _PEM_LAST.match(self._text, self._next, start + _PEM_CHARACTERS_MAX)
+        return None if last is None else last.end()

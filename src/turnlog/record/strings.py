@@ -50,7 +50,19 @@ class Look(Protocol):
 class _Level:
     """An object or an array that is open."""
 
-    __slots__ = ("changed", "field", "index", "is_object", "key", "key_start", "keys", "kind", "signature")
+    __slots__ = (
+        "changed",
+        "field",
+        "index",
+        "is_object",
+        "key",
+        "key_start",
+        "keys",
+        "kind",
+        "numbers",
+        "signature",
+        "signature_changes",
+    )
 
     def __init__(self, field: str, *, is_object: bool) -> None:
         self.field = field
@@ -60,10 +72,14 @@ class _Level:
         self.key_start = 0
         self.keys: set[str] = set()
         """Keys that were changed: no two may become the same."""
+        self.numbers: dict[str, int] = {}
+        """The last number of those that would have become the same, by what that is."""
         self.kind = ""
         self.changed = False
         """Whether the text of thinking, or its signature, was changed."""
         self.signature: tuple[int, int] | None = None
+        self.signature_changes = slice(0)
+        """Which of the changes are within the signature."""
 
     def member(self) -> str:
         """Return the name of what comes next in it."""
@@ -97,8 +113,7 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
                 if len(levels) > 1:
                     levels.pop()
                 if level.changed and level.signature is not None and level.kind == "thinking":
-                    changes = [change for change in changes if not _within(change, level.signature)]
-                    changes.append(_cut(text, *level.signature))
+                    changes[level.signature_changes] = [_cut(text, *level.signature)]
                     look.signature_removed(f"{level.field}.signature")
             case b",":
                 level.index += 1
@@ -112,11 +127,13 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
                     changes.append((token.start(), token.end(), (_encoder.encode(level.key),)))
             case literal:
                 new = _value(literal, level, levels, look, field if outermost else level.member())
-                if level.key == "signature":
-                    level.signature = (level.key_start, token.end())
+                before = len(changes)
                 if new is not None:
                     changes.append((token.start(), token.end(), new))
                     level.changed |= level.key in ("thinking", "signature")
+                if level.key == "signature":
+                    level.signature = (level.key_start, token.end())
+                    level.signature_changes = slice(before, len(changes))
     return _changed(text, changes)
 
 
@@ -133,11 +150,13 @@ def _key(literal: bytes | memoryview, level: _Level, look: Look) -> tuple[str, b
     new = str(look.text(key, f"{level.field} (a key)"))
     if new == key:
         return key, False
-    unique, number = new, 1
+    number = level.numbers.get(new, 1)
+    unique = new if number == 1 else f"{new} {number}"
     while unique in level.keys:
         number += 1
         unique = f"{new} {number}"
     level.keys.add(unique)
+    level.numbers[new] = number
     return unique, True
 
 
@@ -179,16 +198,15 @@ def _decoded(literal: bytes | memoryview) -> Text:
             return literal[1:-1].decode(errors="replace")
 
 
-def _within(change: _Change, span: tuple[int, int]) -> bool:
-    return span[0] <= change[0] and change[1] <= span[1]
-
-
 def _cut(text: bytes, start: int, end: int) -> _Change:
     """Return the change that takes a member of an object away, with the comma on one side of it."""
-    after = len(text) - len(text[end:].lstrip())
+    after, before = end, start
+    while text[after : after + 1].isspace():
+        after += 1
     if text[after : after + 1] == b",":
         return start, after + 1, ()
-    before = len(text[:start].rstrip())
+    while text[before - 1 : before].isspace():
+        before -= 1
     return before - 1 if text[before - 1 : before] == b"," else start, end, ()
 
 

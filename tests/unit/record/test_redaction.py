@@ -239,6 +239,32 @@ def test_keys_that_become_the_same_are_told_apart(log: TurnLog) -> None:
         assert json.loads(other.payload(turn.id))[0]["input"] == {MARK: 1, f"{MARK} 2": 2}
 
 
+def test_keys_that_become_the_same_are_numbered_in_time_in_proportion_to_them() -> None:
+    """Each gets the next number, which is not looked for from the first one on."""
+    count = 20_000
+    given = '{"c 7":0,' + ",".join(f'"c{number}":{number}' for number in range(count)) + ',"d":1}'
+
+    def numbered(text: str, place: Place) -> list[Found]:
+        return [Found(start=0, end=len(text), kind="c")] if text[0] == "c" else []
+
+    begun = time.process_time()
+    line, found = Redaction([numbered]).line(given.encode(), "x")
+    assert time.process_time() - begun < 10
+    names = ["[redacted: c]", *(f"[redacted: c] {number}" for number in range(2, count + 2)), "d"]
+    assert list(json.loads(line)) == names
+    assert len(found) == count + 1
+
+
+def test_thinking_is_redacted_in_time_in_proportion_to_it() -> None:
+    """However many blocks lose their signature."""
+    block = {"type": "thinking", "thinking": SECRET, "signature": f"c2ln{SECRET}"}
+    begun = time.process_time()
+    line, found = Redaction([fish]).line(json.dumps([block] * 20_000).encode(), "x")
+    assert time.process_time() - begun < 15
+    assert json.loads(line) == [{"type": "thinking", "thinking": MARK}] * 20_000
+    assert len(found) == 60_000
+
+
 @pytest.mark.parametrize(
     "members",
     [
@@ -996,12 +1022,45 @@ def test_built_in_hook_finds_base64_of_a_token(hook: Hook) -> None:
 
 def test_forms_are_looked_for_in_time_in_proportion_to_the_text() -> None:
     """Many beginnings of a secret do not make it read what follows again and again."""
-    for piece in ("-----BEGIN PRIVATE KEY-----", "xoxb-a.", "eyJ", "a://b:", "sk-" + LETTERS + " "):
+    begins = '-----BEGIN PRIVATE KEY"'
+    pieces = ("-----BEGIN PRIVATE KEY-----", "xoxb-a.", "eyJ", "--eyJaaaaaaaa", "a://b:", f"sk-{LETTERS} ", begins)
+    for piece in pieces:
         text = piece * (1_000_000 // len(piece))
-        begun = time.process_time()
-        for _ in forms_in(text):
-            pass
-        assert time.process_time() - begun < 20
+        for end in ("", "-----END PRIVATE KEY-----"):
+            begun = time.process_time()
+            for _ in forms_in(text + end):
+                pass
+            assert time.process_time() - begun < 8
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("--eyJaaaaaaaa--eyJbbbbbbbb.cccccccc.dddddddd!", "eyJaaaaaaaa--eyJbbbbbbbb.cccccccc.dddddddd"),
+        ("eyJaaaaaaaa.b.eyJbbbbbbbb.cccccccc.dddddddd", "eyJbbbbbbbb.cccccccc.dddddddd"),
+        ("eyJaaaaaaaa eyJbbbbbbbb.cccccccc.dddddddd", "eyJbbbbbbbb.cccccccc.dddddddd"),
+        ("-----BEGIN " + 'PRIVATE KEY" -----BEGIN PRIVATE KEY--\nAA\n-----END PRIVATE KEY----- a', "PRIVATE KEY-----"),
+    ],
+)
+def test_form_is_found_behind_what_only_begins_like_it(text: str, found: str) -> None:
+    """What was read is not passed over."""
+    [form] = forms_in(text)
+    assert text[form.start : form.end].endswith(found)
+
+
+def test_last_line_of_a_key_is_found_as_far_as_a_key_may_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no farther, from where each key begins."""
+    monkeypatch.setattr("turnlog.record.secret_forms._PEM_CHARACTERS_MAX", 60)
+    begin, end = "-----BEGIN " + 'PRIVATE KEY"', "-----END PRIVATE KEY-----"
+    far, near = begin + "?" * 100, begin + "?" * 10
+    text = far + near + end + far + near + end + far
+    assert [text[form.start : form.end] for form in forms_in(text)] == [
+        begin[:-1],
+        near + end,
+        begin[:-1],
+        near + end,
+        begin[:-1],
+    ]
 
 
 LARGE = 4_000_000
