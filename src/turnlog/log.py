@@ -361,8 +361,8 @@ class TurnLog:
             origin: where an imported turn comes from.
             subject: whom it is about or of, so that all that is can be erased together; False for nobody. By default a
                 turn has the subject of its first parent.
-            api_key: a key that the content may repeat, as what a tool returned: it is redacted as by a hook. It is not
-                recorded.
+            api_key: a key that the content may repeat, as what a tool returned: it is redacted as by a hook, also where
+                JSON spells it with escapes. It is not recorded.
 
         Returns:
             The stored turn, with parents and bookmark resolved.

@@ -31,7 +31,7 @@ from turnlog.providers import OnLoss, Parameters, PreparedRequest, Provider, Raw
 from turnlog.providers.tool_choice import unforced
 from turnlog.providers.wire import pause_s
 from turnlog.record.findings import marker
-from turnlog.record.redaction import API_KEY
+from turnlog.record.key_hook import API_KEY
 from turnlog.store.telling import logger
 
 _log = logger("turnlog.runs")

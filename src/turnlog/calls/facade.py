@@ -209,7 +209,8 @@ class Calls:
             bookmark: as for `TurnLog.add_turn`.
             expected_head: as for `TurnLog.add_turn`.
             subject: as for `TurnLog.add_turn`. Where what it continues was erased since, whose it is has to be said.
-            api_key: the key that the call was sent with. A reply that repeats it is redacted as by a hook.
+            api_key: the key that the call was sent with. A reply that repeats it, also where JSON spells it with
+                escapes, is redacted as by a hook.
 
         Raises:
             UnknownCallError: there is no such call.

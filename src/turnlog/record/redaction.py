@@ -5,7 +5,7 @@ A hook is given one text at a time and says what to take out of it. Each finding
 not stored, not hashed and not repeated in an error.
 
 `strings` walks through content, `runs` keeps texts that follow each other, `long_texts` reads long ones in pieces,
-`findings` says what hooks are and asks them, `detectors` has the built-in hook.
+`findings` says what hooks are and asks them, `detectors` has the built-in hook, `key_hook` that for a provider's key.
 `docs/how-to/keep-secrets-out.md` is for users.
 """
 
@@ -27,16 +27,14 @@ from turnlog.errors import RedactionError, SecretError
 from turnlog.model import CallError, TurnMeta
 from turnlog.model.api_keys import stands_out
 from turnlog.record.drafts import TurnDraft
-from turnlog.record.findings import HOOK_TIMEOUT_S, Found, Hook, Place, asked, cut_out, without
+from turnlog.record.findings import HOOK_TIMEOUT_S, Hook, Place, asked, cut_out, without
+from turnlog.record.key_hook import KeyHook
 from turnlog.record.long_texts import LONG_BYTES, Text, joined, utf8_text
 from turnlog.record.runs import Replacing, Runs
-from turnlog.record.strings import look_at_strings
+from turnlog.record.strings import as_read, look_at_strings
 
 SIGNATURE = "thinking-signature"
 """What is counted where thinking was redacted: its signature, which is that of the text as it was, goes with it."""
-
-API_KEY = "api-key"
-"""What is counted where a reply repeats the key that its call was sent with."""
 
 _DATA_URL = re.compile(r"data:[^,]{0,200};base64,")
 _SMALL_CHARACTERS = 4096
@@ -77,14 +75,14 @@ class Redaction:
 
         Args:
             key: the key that a provider was asked with. One that does not stand out is not looked for.
-            texts: all that is to be recorded.
+            texts: all that is to be recorded: texts and JSON texts.
         """
         if not stands_out(key):
             return self
-        sought = key.encode()
-        if not any(sought in text for text in texts):
+        hook = KeyHook(key)
+        if not any(map(hook.is_in, texts)):
             return self
-        return Redaction((*self.hooks, _KeyHook(key)), timeout_s=self._timeout_s)
+        return Redaction((*self.hooks, hook), timeout_s=self._timeout_s)
 
     def turn(self, draft: TurnDraft) -> TurnDraft:
         """Return a turn as it is to be stored.
@@ -183,7 +181,7 @@ class Redaction:
         if error is not None:
             error = msgspec.structs.replace(error, message=str(of_reply.text(error.message, "error")))
         if events:
-            of_reply.text(b"\n".join(events).decode(errors="replace"), "events")
+            of_reply.text("\n".join(map(as_read, events)), "events")
         # What is in the turn is in the events too, often more than once.
         found = looking.counts or of_reply.counts
         if not found:
@@ -229,20 +227,6 @@ class Redaction:
                 f"the redaction hooks took longer than {self._timeout_s:g} s and were given up: nothing was recorded"
             )
         return outcome[0]
-
-
-class _KeyHook:
-    """Finds a key wherever it stands."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self.reach = len(key)
-
-    def __call__(self, text: str, _: Place) -> Iterable[Found]:
-        start = text.find(self._key)
-        while start >= 0:
-            yield Found(start=start, end=start + len(self._key), kind=API_KEY)
-            start = text.find(self._key, start + len(self._key))
 
 
 NOTHING = Redaction()

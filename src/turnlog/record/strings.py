@@ -14,6 +14,8 @@ from turnlog.model.pieces import PIECE
 from turnlog.record.long_texts import LONG_BYTES, Text, json_text
 
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
+_ESCAPES = re.compile(r'\\(?:(?P<short>["\\/bfnrt])|u[0-9a-fA-F]{4}(?:\\u[0-9a-fA-F]{4})*)')
+_SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _text = msgspec.json.Decoder(str)
 _encoder = msgspec.json.Encoder()
@@ -135,6 +137,31 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
                     level.signature = (level.key_start, token.end())
                     level.signature_changes = slice(before, len(changes))
     return _changed(text, changes)
+
+
+def as_read(text: bytes) -> str:
+    """Return a JSON text with what its strings say in their place: no escape is left. What is no JSON stays as it is.
+
+    What comes of it is for reading, and no JSON: quotes are not told apart from those around strings.
+    """
+    said = text.decode(errors="replace")
+    if b"\\" not in text:
+        return said
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return said
+    except RecursionError:
+        pass  # it is nested too deeply to be told
+    return _ESCAPES.sub(_escaped, said)
+
+
+def _escaped(escape: re.Match[str]) -> str:
+    """Return what an escape stands for, or several of UTF-16 one behind the other; U+FFFD for half of a pair."""
+    short = escape["short"]
+    if short is not None:
+        return _SHORT_ESCAPES.get(short, short)
+    return bytes.fromhex(escape[0].replace("\\u", "")).decode("utf-16-be", errors="replace")
 
 
 def _token(text: bytes, token: re.Match[bytes]) -> bytes | memoryview:

@@ -22,7 +22,7 @@ from tests.agent.scripted import Scripted, call, say
 from turnlog import AsyncTurnLog, IdConflictError, ProviderError, RedactionError, SecretError, TurnLog
 from turnlog.events import meta_of
 from turnlog.ids import new_id
-from turnlog.model import ReplyFacts, ReplyMeta
+from turnlog.model import ReplyFacts, ReplyMeta, Response, Text
 from turnlog.providers import get
 from turnlog.providers.replay import Replay
 from turnlog.record import turn_draft
@@ -662,6 +662,24 @@ def test_finding_in_a_raw_event_alone_counts_for_the_turn(log: TurnLog, path: Pa
     result = run(log, Scripted([{"text": "Hi"}, {"other": SECRET}, *say("")[1:]]))
     assert result.head.meta.redacted == {"fish": 1}
     assert log.calls.events(result.head.id) == []
+    assert_absent(log, path)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        json.dumps({"text": "Hi", "other": SECRET}).replace("w", "\\u0077"),
+        json.dumps({"text": "Hi", SECRET: 1}).replace("w", "\\u0077"),
+    ],
+)
+def test_escapes_in_a_raw_event_hide_nothing(log: TurnLog, path: Path, event: str) -> None:
+    """Hooks see what its strings say."""
+    request = get("anthropic").prepare_request(log.context(log.add_turn("a", bookmark="main").id), model="m-1")
+    call_id = log.calls.record("main", request)
+    response = Response(content=(Text(text="Hi"),), model="m-1", stop_reason="stop", provider="p", api="a")
+    turn = log.calls.record_reply(call_id, [b'{"text":"\\n"}', event.encode()], response)
+    assert turn.meta.redacted == {"fish": 1}
+    assert log.calls.events(turn.id) == []
     assert_absent(log, path)
 
 

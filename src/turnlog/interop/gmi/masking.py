@@ -13,7 +13,7 @@ from pydantic import BaseModel, JsonValue
 
 from turnlog.model.api_keys import stands_out
 from turnlog.record.findings import marker
-from turnlog.record.redaction import API_KEY
+from turnlog.record.key_hook import API_KEY
 
 M = TypeVar("M", bound=BaseModel)
 
