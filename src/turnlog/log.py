@@ -370,7 +370,8 @@ class TurnLog:
         Raises:
             ContentError: a content block is malformed.
             MetaError: another argument is malformed.
-            SecretError: an option looks like a secret, or a redaction hook finds something in an option or a name.
+            SecretError: an option looks like a secret, or a redaction hook finds something in an option, in the
+                bookmark or in the subject.
             RedactionError: a redaction hook failed.
             UnknownTurnError: a parent is unknown.
             UnknownCallError: the call is unknown.
@@ -442,7 +443,8 @@ class TurnLog:
             MetaError, SecretError, RedactionError, UnknownTurnError, HeadConflictError, IdConflictError: as for
                 `add_turn`.
 
-        Redaction hooks see a document that is text in UTF-8. Others are passed over, which the turn says.
+        Redaction hooks see a document that is text in UTF-8. Others are passed over, which the turn says. A content
+        type in which they find something is refused (`SecretError`).
         """
         draft = record.document_draft(
             path,
@@ -485,7 +487,7 @@ class TurnLog:
         Raises:
             MetaError: the topic is none of yours, or the metadata is not JSON, or is too large.
             SecretError: the metadata has what looks like a secret, or a redaction hook finds something in it or in the
-                payload: what is yours is not changed.
+                payload, of which it sees what can be read as UTF-8: what is yours is not changed.
             RedactionError: a redaction hook failed.
             NotFoundError: no event has an id that is to be cited.
             IdConflictError: another event has this id.

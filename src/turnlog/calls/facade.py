@@ -99,7 +99,7 @@ class Calls:
             MetaError: the parameters are not JSON, or too large; or the request is.
             ContentError: the request offers more than 10,000 tools, or two of one name.
             SecretError: a parameter looks like a secret; or the redaction hooks of the log find something in the
-                request or in a tool: these are kept as they are sent, or not at all.
+                request, its provider, api or model, or in a tool: these are kept as they are sent, or not at all.
             RedactionError: a redaction hook failed.
             ErasedSinceError: something of the thread was erased since the window was read: read it again.
         """
@@ -125,7 +125,8 @@ class Calls:
                 "loss": report,
                 "window": change,
             }
-            self._redaction.refuse(CALL, {}, json=asked)
+            names = {"provider": request.provider, "api": request.api, "model": request.model}
+            self._redaction.refuse(CALL, names, json=asked)
         ref = _ref(*request.parts)
         size = ref.size + len(report) + len(change)
         if size > REQUEST_BYTES_MAX:

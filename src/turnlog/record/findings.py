@@ -27,8 +27,9 @@ class Place(Struct, frozen=True, kw_only=True):
 
     Attributes:
         topic: topic of the event, such as `gpt.turn`.
-        field: the text's place in it: `content[0].text`, `content[1].input.path`, `document_name`, `payload`, `error`.
-            A key of an object is at `content[1].input (a key)`.
+        field: the text's place in it: `content[0].text`, `content[1].input.path`, `document_name`, `payload`, `error`,
+            `provider`. A key of an object is at `content[1].input (a key)`; the raw events of a reply are one text,
+            `events`, in which strings stand as what they say.
         role: of turns, who speaks.
     """
 

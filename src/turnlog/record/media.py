@@ -12,8 +12,10 @@ _SNIFF_BYTES = 64 * 1024
 _IMAGES = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
 """What models are shown. Providers refuse what says to be one and is another."""
 
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:[ \t]*;[\x20-\x7e]*)?")
+TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+"""A pattern of what the names in a media type are made of (RFC 9110 §5.6.2)."""
+
+_MEDIA_TYPE = re.compile(rf"{TOKEN}/{TOKEN}(?:[ \t]*;[\x20-\x7e]*)?")
 
 
 def media_type(path: Path, payload: bytes) -> str:

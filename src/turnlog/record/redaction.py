@@ -19,26 +19,34 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from typing import TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.errors import RedactionError, SecretError
-from turnlog.model import CallError, TurnMeta
+from turnlog.model import CONTENT_TYPE, STOP_REASONS, CallError, TurnMeta
 from turnlog.model.api_keys import stands_out
+from turnlog.model.pieces import decoded_text
 from turnlog.record.drafts import TurnDraft
 from turnlog.record.findings import HOOK_TIMEOUT_S, Hook, Place, asked, cut_out, without
 from turnlog.record.key_hook import KeyHook
-from turnlog.record.long_texts import LONG_BYTES, Text, joined, utf8_text
+from turnlog.record.long_texts import LONG_BYTES, LongText, Text, joined, utf8_text
+from turnlog.record.media import TOKEN
 from turnlog.record.runs import Replacing, Runs
 from turnlog.record.strings import as_read, look_at_strings
 
 SIGNATURE = "thinking-signature"
 """What is counted where thinking was redacted: its signature, which is that of the text as it was, goes with it."""
 
-_DATA_URL = re.compile(r"data:[^,]{0,200};base64,")
+_PARAMETER = rf'[ \t]*+;[ \t]*+{TOKEN}(?:=(?:{TOKEN}|"[^"\r\n]*+"))?'
+_DATA_URL = re.compile(rf"data:(?:{TOKEN}/{TOKEN})?(?:{_PARAMETER})*[ \t]*+;base64,", re.IGNORECASE)
+"""What comes before base64 in a data URL (RFC 2397 §3), with the blanks that media types often have in them."""
+
+_BLANKS = b" \t\r\n\f\v"
+_URL_ALPHABET = bytes.maketrans(b"-_", b"+/")
 _SMALL_CHARACTERS = 4096
-"""So short a base64 is also looked into as it stands: it may be none."""
+"""So short a base64 that is of no text is also looked into as it stands: it may be none."""
 
 _CLEAN_MAX = 200_000
 _REFUSED = "a redaction hook found what must not enter the log"
@@ -89,7 +97,8 @@ class Redaction:
 
         Raises:
             RedactionError: a hook failed. What it saw is not repeated.
-            SecretError: something was found where nothing can stand in its place: in an option, or in a name.
+            SecretError: something was found where nothing can stand in its place: in an option, in a name, or in the
+                content type.
         """
         if not self.hooks:
             return draft
@@ -128,7 +137,7 @@ class Redaction:
 
         Args:
             topic: topic of the event.
-            texts: texts by field; bytes that are no text are passed over.
+            texts: texts by field; of bytes that are no text, what can be read of them.
             json: JSON texts by field.
 
         Raises:
@@ -141,9 +150,7 @@ class Redaction:
         def act() -> None:
             looking = _Looking(self, topic)
             for field, given in texts.items():
-                text = given if isinstance(given, str) else _as_text(given)
-                if text is not None:
-                    looking.refuse(text, field)
+                looking.refuse(given if isinstance(given, str) else _as_readable_text(given), field)
             for field, given in (json or {}).items():
                 look_at_strings(given, _Refusing(looking, self._clean), field)
             if len(self._clean) > _CLEAN_MAX:
@@ -154,7 +161,9 @@ class Redaction:
     def _turn(self, draft: TurnDraft, looking: _Looking | None = None) -> TurnDraft:
         meta = draft.meta
         looking = looking or _Looking(self, "gpt.turn", meta.role)
-        for field, name in (("bookmark", draft.bookmark), ("subject", draft.subject)):
+        content_type = None if meta.content_type == CONTENT_TYPE else meta.content_type
+        names = (("bookmark", draft.bookmark), ("subject", draft.subject), ("content_type", content_type))
+        for field, name in names:
             if isinstance(name, str):
                 looking.refuse(name, field)
         if meta.inherited is not None:
@@ -280,11 +289,11 @@ class _Looking:
     def text(self, text: Text, field: str) -> Text:
         if self._runs is not None:
             self._runs.add(text, field)
-        data = _DATA_URL.match(text if isinstance(text, str) else next(text.pieces(), ""))
-        if data is None:
+        head = _DATA_URL.match(text if isinstance(text, str) else next(text.pieces(), ""))
+        if head is None:
             return self._plain(text, field)
         said = str(text)
-        new = data[0] + str(self.base64(said[data.end() :], field))
+        new = str(self._plain(head[0], field)) + str(self.base64(said[head.end() :], field))
         return text if new == said else new
 
     def _plain(self, text: Text, field: str) -> Text:
@@ -311,19 +320,19 @@ class _Looking:
 
     def base64(self, text: Text, field: str) -> Text:
         said = str(text)
-        try:
-            content = b64decode(said, validate=True)
-        except (binascii.Error, ValueError):
+        strict = _strict_base64(said)
+        content = _lenient_base64(said) if strict is None else strict
+        if content is None:
             return self._plain(text, field)
         plain = _as_text(content)
-        if plain is not None:
-            new = self._plain(plain, field)
-            return text if new is plain else b64encode(_encoded(new)).decode()
-        if len(said) <= _SMALL_CHARACTERS:
-            new = self._plain(text, field)
-            if new is not text:
+        looked_at: list[Text] = [] if plain is None else [plain]
+        if strict is None or (plain is None and len(said) <= _SMALL_CHARACTERS):
+            looked_at.append(text)  # as it stands, for it may be none
+        for each in looked_at:
+            new = self._plain(each, field)
+            if new is not each:
                 return b64encode(_encoded(new)).decode()
-        self.passed_over += 1
+        self.passed_over += plain is None
         return text
 
     def document(self, payload: bytes) -> bytes:
@@ -385,7 +394,17 @@ def _known(text: str, field: str) -> int:
     return hash((text, field.rpartition(".")[2]))
 
 
-_META_TEXTS = ("model", "model_asked", "raw_stop_reason", "document_name", "original_path", "error")
+_META_TEXTS = (
+    "model",
+    "model_asked",
+    "provider",
+    "api",
+    "stop_reason",
+    "raw_stop_reason",
+    "document_name",
+    "original_path",
+    "error",
+)
 
 
 def _texts_of(meta: TurnMeta, looking: _Looking) -> dict[str, object]:
@@ -393,6 +412,8 @@ def _texts_of(meta: TurnMeta, looking: _Looking) -> dict[str, object]:
     changed: dict[str, object] = {}
     for name in _META_TEXTS:
         text = getattr(meta, name)
+        if name == "stop_reason" and text in STOP_REASONS:
+            continue  # a word of turnlog's
         if isinstance(text, str) and (new := looking.text(text, name)) != text:
             changed[name] = new
     return changed
@@ -404,6 +425,38 @@ def _as_text(payload: bytes) -> Text | None:
     try:
         return payload.decode()
     except UnicodeDecodeError:
+        return None
+
+
+def _as_readable_text(payload: bytes) -> Text:
+    """Return bytes as text, with U+FFFD for what is no UTF-8."""
+    text = _as_text(payload)
+    if text is not None:
+        return text
+    if len(payload) >= LONG_BYTES:
+        return LongText(lambda: decoded_text(payload, "replace"))
+    return payload.decode(errors="replace")
+
+
+def _strict_base64(text: str) -> bytes | None:
+    """Return the bytes of which some base64 is, None where it is none (RFC 4648 §4), or not padded."""
+    try:
+        return b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _lenient_base64(text: str) -> bytes | None:
+    """Do the same with base64 as others read it.
+
+    Blanks may be in it, padding may be missing, it may have the alphabet of URLs (RFC 4648 §5) and escapes of these.
+    """
+    if not text.isascii():
+        return None
+    digits = unquote_to_bytes(text).translate(_URL_ALPHABET, _BLANKS).rstrip(b"=")
+    try:
+        return b64decode(digits + b"=" * (-len(digits) % 4), validate=True)
+    except (binascii.Error, ValueError):
         return None
 
 

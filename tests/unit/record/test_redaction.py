@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -126,6 +127,81 @@ def test_nothing_of_a_secret_in_a_block_is_stored(log: TurnLog, path: Path, name
     assert turn.meta.redacted["fish"] == 1
     assert_absent(log, path)
     assert log.context(turn.id).messages[0].content
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            f"data: my key is {SECRET} and my image is data:image/png;base64,iVBORw0KGgo=",
+            f"data: my key is {MARK} and my image is data:image/png;base64,iVBORw0KGgo=",
+        ),
+        (f"data:{SECRET};base64,hello world!", f"data:{MARK};base64,hello world!"),
+        (f"data:text/plain;name={SECRET};base64,aGVsbG8=", f"data:text/plain;name={MARK};base64,aGVsbG8="),
+        (f'data:text/plain; name="{SECRET}, x";base64,aGVsbG8=', f'data:text/plain; name="{MARK}, x";base64,aGVsbG8='),
+        (f"data:{SECRET}/x;base64,aGVsbG8=", f"data:{MARK}/x;base64,aGVsbG8="),
+        (f"data:text/plain;base64,no base64! {SECRET}", f"data:text/plain;base64,no base64! {MARK}"),
+    ],
+)
+def test_what_stands_before_the_base64_of_a_data_url_is_looked_at(log: TurnLog, text: str, kept: str) -> None:
+    """Also where it is no data URL, and only begins like one: in texts, results, keys, and where it is refused."""
+    turn = log.add_turn([*texts(text), *results(text), {"type": "tool_use", "name": "f", "input": {text: 1}}])
+    said, result, call = json.loads(log.payload(turn.id))
+    assert (said["text"], result["content"], list(call["input"])) == (kept, kept, [kept])
+    assert (turn.meta.redacted, turn.meta.passed_over) == ({"fish": 3}, None)
+    for name in ("bookmark", "subject"):
+        with pytest.raises(SecretError) as caught:
+            log.add_turn("a", **{name: text})  # type: ignore[arg-type]
+        assert caught.value.field == name
+
+
+LONG_TEXT = f"{SECRET} ÿ?>" + "é" * 40
+ENCODED = b64encode(LONG_TEXT.encode()).decode()
+assert "+" in ENCODED or "/" in ENCODED
+assert ENCODED.endswith("=")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"data:text/plain;base64,{ENCODED}",
+        f"DATA:text/plain;BASE64,{ENCODED}",
+        f"data:text/plain; charset=utf-8;base64,{ENCODED}",
+        f"data:text/plain;base64,{ENCODED.rstrip('=')}",
+        f"data:text/plain;base64,{ENCODED}\n",
+        f"data:text/plain;base64,{ENCODED[:40]}\r\n {ENCODED[40:]}",
+        f"data:text/plain;base64,{ENCODED.translate(str.maketrans('+/', '-_'))}",
+        f"data:text/plain;base64,{quote(ENCODED, safe='')}",
+    ],
+)
+def test_base64_is_opened_however_it_is_written(log: TurnLog, url: str) -> None:
+    """In lines, without padding, with the alphabet of URLs or escapes: others read that, too (RFC 4648)."""
+    turn = log.add_turn(url)
+    [block] = json.loads(log.payload(turn.id))
+    head, _, data = block["text"].partition(",")
+    assert head == url.partition(",")[0]
+    assert b64decode(data).decode() == LONG_TEXT.replace(SECRET, MARK)
+    assert turn.meta.redacted == {"fish": 1}
+
+
+def test_base64_of_a_document_is_opened_as_that_of_a_data_url_is(log: TurnLog) -> None:
+    """An import brings it as it was."""
+    block = document(b"")
+    block["source"]["data"] = ENCODED[:40] + "\n" + ENCODED[40:].rstrip("=")
+    [recorded] = log.add_group([turn_draft([block])])
+    [kept] = json.loads(log.payload(recorded.header.id))
+    assert b64decode(kept["source"]["data"]).decode() == LONG_TEXT.replace(SECRET, MARK)
+
+
+def test_base64_of_no_text_counts_as_passed_over_however_it_is_written(log: TurnLog) -> None:
+    """And what only seems to be base64, because words and blanks are letters of it, is looked at as it stands."""
+    data = b64encode(b"\xff" * 5000).decode()
+    turn = log.add_turn([*texts(f"data:image/png;base64,{data[:76]}\n{data[76:]}", "data:;base64," + data.rstrip("="))])
+    assert (turn.meta.redacted, turn.meta.passed_over) == (None, 2)
+    words = f"words and blanks {SECRET} " * 300 + "xx"
+    assert len(words.replace(" ", "")) % 4 != 1
+    turn = log.add_turn(f"data:;base64,{words}")
+    assert turn.meta.redacted == {"fish": 300}
 
 
 @pytest.mark.parametrize(
@@ -435,16 +511,34 @@ def test_names_paths_and_errors_are_redacted(log: TurnLog, path: Path, tmp_path:
     turn = log.add_document(file)
     file.unlink()
     assert (turn.meta.document_name, turn.meta.redacted) == (f"{MARK}.txt", {"fish": 2})
+    names = ("model", "provider", "api", "stop_reason", "raw_stop_reason")
     turn = log.add_turn(
-        "a", role="assistant", reply=ReplyFacts(error=f"bad key {SECRET}", raw_stop_reason=SECRET, model=SECRET)
+        "a", role="assistant", reply=ReplyFacts(error=f"bad key {SECRET}", **dict.fromkeys(names, f"a-{SECRET}"))
     )
-    assert (turn.meta.error, turn.meta.redacted) == (f"bad key {MARK}", {"fish": 3})
+    assert [getattr(turn.meta, name) for name in names] == [f"a-{MARK}"] * len(names)
+    assert (turn.meta.error, turn.meta.redacted) == (f"bad key {MARK}", {"fish": 6})
     assert_absent(log, path)
 
 
-def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
+def test_words_of_turnlog_are_not_shown_to_hooks() -> None:
+    """The stop reason `error` is such a word: with another in its place the turn would stand in windows."""
+
+    def every(text: str, place: Place) -> list[Found]:
+        return [Found(start=0, end=len(text), kind="word")] if place.field in ("stop_reason", "content_type") else []
+
+    with TurnLog.open("memory://", redact=[every]) as log:
+        turn = log.add_turn("a", role="assistant", stop_reason="error")
+        assert (turn.meta.stop_reason, turn.meta.content_type) == ("error", "application/json")
+        assert turn.meta.redacted is None
+        assert log.add_turn("a", stop_reason="Error").meta.stop_reason == "[redacted: word]"
+
+
+def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path, tmp_path: Path) -> None:
     """Options and names mean what they say. The error names the place and nothing else."""
     last = log.add_turn("a", bookmark="main")
+    file = tmp_path / "elsewhere" / "a.txt"
+    file.parent.mkdir()
+    file.write_text("a")
     attempts: dict[str, Callable[[], object]] = {
         "inherited.a[0]": lambda: log.add_turn("a", inherited={"a": [SECRET]}),
         "bookmark": lambda: log.add_turn("a", bookmark=SECRET),
@@ -452,6 +546,7 @@ def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
         "reason": lambda: log.erase(turn="main", reason=f"it said {SECRET}"),
         "by": lambda: log.holds.set("case", turn="main", by=SECRET),
         "name": lambda: log.holds.set(SECRET, turn="main"),
+        "content_type": lambda: log.add_document(file, content_type=f"text/plain; customer={SECRET}"),
         "payload": lambda: log.add_event("acme.note", SECRET.encode()),
         "private.a": lambda: log.add_event("acme.note", private={"a": SECRET}),
         "public.a": lambda: log.add_event("acme.note", public={"a": SECRET}),
@@ -462,6 +557,8 @@ def test_what_cannot_be_replaced_is_refused(log: TurnLog, path: Path) -> None:
         assert caught.value.field == field
         assert SECRET not in str(caught.value)
     others: list[Callable[[], object]] = [
+        lambda: log.add_event("acme.note", SECRET.encode() + b"\xff"),
+        lambda: log.add_event("acme.note", b"\xff" * 3_000_000 + SECRET.encode()),
         lambda: log.bookmarks.set(SECRET, last.id),
         lambda: log.bookmarks.rename("main", SECRET),
         lambda: log.seal(SECRET),
@@ -718,6 +815,17 @@ def test_request_with_a_finding_is_refused(log: TurnLog, path: Path) -> None:
     assert caught.value.field.startswith("request.")
     assert SECRET not in str(caught.value)
     assert log.stats().events == 2
+    assert_absent(log, path)
+
+
+@pytest.mark.parametrize("field", ["provider", "api", "model"])
+def test_call_whose_provider_has_a_finding_is_refused(log: TurnLog, path: Path, field: str) -> None:
+    """Its names are in the call as they are."""
+    turn = log.add_turn("a")
+    request = get("anthropic").prepare_request(log.context(turn.id), model="m-1")
+    with pytest.raises(SecretError) as caught:
+        log.calls.record(turn.id, msgspec.structs.replace(request, **{field: SECRET}))
+    assert caught.value.field == field
     assert_absent(log, path)
 
 
