@@ -6,7 +6,6 @@ import asyncio
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from itertools import islice
 from types import TracebackType
@@ -25,6 +24,7 @@ from turnlog.agent.toolbox import Toolbox, ToolOutcome
 from turnlog.errors import ContentError, RunError, ToolServerError
 from turnlog.executors import of_process
 from turnlog.model import ServerMeta, Text, Tool
+from turnlog.model.numbers import is_exactly
 
 if TYPE_CHECKING:
     from turnlog.agent.mcp.connection import Connection
@@ -275,11 +275,7 @@ def _number(text: str, rounded: dict[str, float]) -> float:
     number = float(text)
     if math.isinf(number):
         raise ValueError(f"{text} is too large")
-    try:
-        same = Decimal(text) == Decimal(repr(number))
-    except InvalidOperation:  # of an exponent that not even `Decimal` has
-        same = False
-    if not same:
+    if not is_exactly(number, text):
         rounded[text] = number
     return number
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from decimal import Decimal
 from typing import cast
+
+from turnlog.model.numbers import is_exactly
 
 
 class Rounded(float):
@@ -23,8 +24,7 @@ class Rounded(float):
 def number(written: str) -> float:
     """Return the number of a text: a `Rounded` one where it is not exactly that, infinity where it is too large."""
     value = float(written)
-    # What is the shortest spelling of a float is meant by it, as 0.1 is.
-    if not math.isfinite(value) or Decimal(repr(value)) == Decimal(written):
+    if not math.isfinite(value) or is_exactly(value, written):
         return value
     rounded = Rounded(value)
     rounded.written = written

@@ -108,7 +108,7 @@ def test_a_date_in_yaml_stays_text() -> None:
             ("18446744073709551615", (1 << 64) - 1),
         ],
         *[("010", 8), ("-0_10", -8), ("0o10", 8), ("+0O10", 8), ("00", 0)],
-        *[("1e400", "1e400"), ("-1.0e+400", "-1.0e+400")],
+        *[("1e400", "1e400"), ("-1.0e+400", "-1.0e+400"), (f"0e-{'9' * 30}", 0.0)],
     ],
 )
 def test_plain_words_of_yaml_are_what_go_has_them_as(spelled: str, value: object) -> None:
