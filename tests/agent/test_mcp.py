@@ -121,6 +121,7 @@ def test_many_calls_of_one_connection(meta: ServerMeta) -> None:
         assert long == said(
             "{'n': 0.3333333333333333}", f"(numbers of the arguments were rounded: 0.{'3' * 38}… as 0.{'3' * 16})"
         )
+        assert await call("arguments", '{"given":{"n":0e-9999999999999999999999}}') == said("{'n': 0.0}")
         digits = await call("arguments", f'{{"given":{{"n":-{"1" * 5000}}}}}')
         assert digits == ToolOutcome.error("the arguments cannot be read: an integer of 5,000 digits is too long")
         for twice in ('{"given":{"x":2.123456789012345678901,"x":1}}', '{"given":{},"x":1.5,"x":1}'):
@@ -129,6 +130,34 @@ def test_many_calls_of_one_connection(meta: ServerMeta) -> None:
         assert await call("huge", '{"characters":5000000}') == said("x" * 5_000_000)
 
     used(meta, use)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ('{"a":"\\ud800"}', "a text has half of a surrogate pair, which is no Unicode"),
+        ('{"\\udfff":1}', "a text has half of a surrogate pair, which is no Unicode"),
+        ('{"a":NaN}', "NaN and Infinity are no numbers of JSON"),
+        ('{"a":-Infinity}', "NaN and Infinity are no numbers of JSON"),
+        (f'{{"a":{"[" * 300}{"]" * 300}}}', "they are nested too deeply"),
+    ],
+)
+def test_arguments_that_cannot_be_sent_are_not_and_other_calls_go_on(meta: ServerMeta, given: str, why: str) -> None:
+    """The call had no effects, and the connection is still there."""
+    meeting = Raw(json.dumps({"place": f"{given[:20]} {why}", "people": 2}).encode())
+
+    async def use(tools: McpTools) -> tuple[list[ToolOutcome], ToolOutcome]:
+        await tools.tools()
+        under_way = asyncio.create_task(tools.call("s___meet", meeting))
+        refused = await tools.call("s___arguments", Raw(f'{{"given":{given}}}'.encode()))
+        other = await tools.call("s___meet", meeting)
+        return [await under_way, other], refused
+
+    met, refused = used(meta, use)
+    assert met == [said("met")] * 2
+    assert (refused.is_error, refused.may_have_had_effects) == (True, False)
+    [text] = refused.content
+    assert str(getattr(text, "text", "")).endswith(f": the arguments cannot be sent: {why}")
 
 
 def test_calls_go_on_at_the_same_time(meta: ServerMeta) -> None:

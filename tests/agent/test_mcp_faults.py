@@ -444,6 +444,21 @@ def test_a_secret_is_masked_however_it_is_spelled(before: str, spelled: str, aft
     assert masked.fullmatch(given.scrub(text).replace("…", "[redacted: MY_TOKEN]"))
 
 
+def test_a_secret_of_digits_is_masked_where_it_is_a_number() -> None:
+    """In what was read, and in what still is JSON text; other numbers stay numbers."""
+    given = Launch(secrets={"PIN_CODE": "48151623"})
+    value = {"n": [48151623, -148151623, 48151623.5, 42, 1.5, True, None]}
+    mark = "[redacted: PIN_CODE]"
+    masked = {"n": [mark, f"-1{mark}", f"{mark}.5", 42, 1.5, True, None]}
+    assert given.masked(value) == masked
+    assert given.masked(Raw(msgspec.json.encode(value))) == masked
+    content = '{"content":[{"type":"odd","n":48151623}],"structuredContent":{"n":48151623}}'
+    environment = {**os.environ, "PIN_TOKEN": "48151623"}
+    outcome = called(odd("answers", content, env=("PIN_TOKEN",)), "odd___go", environment=environment)
+    assert b"48151623" not in msgspec.json.encode(outcome.content)
+    assert msgspec.json.encode(outcome.content).count(b"[redacted: PIN_TOKEN]") == 2
+
+
 def test_what_is_no_secret_stays_as_it_is_spelled() -> None:
     """Also where it is almost one."""
     given = Launch(secrets={"MY_TOKEN": "abc-123-secret", "PIN_CODE": "12345"})

@@ -42,6 +42,7 @@ from turnlog.agent.mcp.exchange import (
     Exchange,
     Request,
     Result,
+    check_arguments,
     current_exchange,
     exchanged,
     pages,
@@ -167,13 +168,18 @@ class Connection:
         Raises:
             TimeoutError: it took longer than that, and the server was told to stop. Where
                 something came that cannot be read, it says so.
-            CallRefusedError: the server refused it, or answered with an error of the protocol.
+            CallRefusedError: the server refused it, or answered with an error of the protocol; or the arguments cannot
+                be sent, and nothing was.
             ConnectionGoneError: the server went away before the call.
             EndUnknownError: the server went away during the call, or answered with no result and no refusal.
         """
         session = self._session
         if session is None or not self.alive:
             raise ConnectionGoneError(self._message(self._failure or "has ended"))
+        try:
+            await of_process().run_read(check_arguments, tool, arguments)
+        except ValueError as error:
+            raise CallRefusedError(f"{label(self._meta)}: the arguments cannot be sent: {error}") from error
         request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         exchange = Exchange()
         on_progress, unreadable = self._on_progress(), self._unreadable

@@ -5,6 +5,7 @@ This module imports the SDK, which is an extra.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
@@ -18,7 +19,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from mcp.types import PaginatedRequestParams, PaginatedResult
-from mcp.types.jsonrpc import METHOD_NOT_FOUND
+from mcp.types.jsonrpc import METHOD_NOT_FOUND, JSONRPCRequest
 from msgspec import Raw
 
 from turnlog.agent.mcp.listing import listed
@@ -173,6 +174,25 @@ class Dispatcher(JSONRPCDispatcher[TransportContext]):
             await super().run(on_request, on_notify, on_notify_intercept, task_status=task_status)
         finally:
             self._on_end()
+
+
+def check_arguments(tool: str, arguments: Mapping[str, Any]) -> None:
+    """Check that a call of a tool can be sent: what fails on its way takes the connection along, or goes as another.
+
+    Raises:
+        ValueError: it cannot; says why.
+    """
+    params = {"name": tool, "arguments": dict(arguments)}
+    try:
+        json.dumps(arguments, ensure_ascii=False, allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text has half of a surrogate pair, which is no Unicode") from None
+    except ValueError:
+        raise ValueError("NaN and Infinity are no numbers of JSON") from None
+    try:
+        JSONRPCRequest(jsonrpc="2.0", id=0, method="tools/call", params=params).model_dump_json()
+    except ValueError:
+        raise ValueError("they are nested too deeply") from None
 
 
 async def pages(

@@ -75,7 +75,10 @@ class Launch(Struct, frozen=True, kw_only=True):
         return sorted(long, key=len, reverse=True)  # one may be a part of another
 
     def masked(self, value: object) -> object:
-        """Return what the server wrote, a JSON value, with marks in its texts and names: see `without_secrets`."""
+        """Return what the server wrote, a JSON value, with marks in its texts and names: see `without_secrets`.
+
+        A number that is spelled with a secret becomes a text with the mark.
+        """
         spelled = self._spelled()
         return _masked(value, spelled) if spelled else value
 
@@ -145,6 +148,10 @@ def _masked(value: object, spelled: _Spelled) -> object:
             }
         case list():
             return [_masked(inner, spelled) for inner in cast("list[object]", value)]
+        case int() | float() if not isinstance(value, bool):
+            number = json.dumps(value)
+            marked = _marked(number, spelled)
+            return value if marked == number else marked
         case _:
             return value
 

@@ -12,7 +12,7 @@ def label(meta: ServerMeta) -> str:
 
 
 class CallRefusedError(Exception):
-    """Say that a server has refused a request, or answered it with an error of the protocol."""
+    """Say that a server refused a request, or answered it with an error of the protocol, or that it cannot be sent."""
 
 
 class ConnectionGoneError(Exception):
