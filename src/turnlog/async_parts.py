@@ -226,6 +226,7 @@ class AsyncRegisters(Part[Registers]):
     """Registers that came with imports; see `turnlog.registers.Registers`."""
 
     imported = reads(Registers.imported)
+    unusable = reads(Registers.unusable)
     trust = appends(Registers.trust)
 
 

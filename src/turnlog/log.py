@@ -1120,7 +1120,7 @@ class TurnLog:
             file: where to read; opened for bytes. What cannot be read twice is copied to a temporary file.
             bookmarks: what becomes of bookmarks that stand elsewhere here: `keep` leaves them, `take` moves them.
             registers: pointers, providers and MCP servers that come in have no effect until they are confirmed.
-                `trust` confirms them: only do so for a person who knows them.
+                `trust` confirms them, but for those that break a rule of `set`: only do so for a person who knows them.
             progress: called with events done and events in all.
 
         Raises:
@@ -1136,11 +1136,14 @@ class TurnLog:
         came_in = set(report.unconfirmed_registers)
         if not came_in:
             return report
-        waiting = tuple(register.id for register in self.registers.imported() if register.id in came_in)
-        if registers == "trust":
-            self.registers.trust(waiting)
-            return msgspec.structs.replace(report, confirmed_registers=waiting, unconfirmed_registers=())
-        return msgspec.structs.replace(report, unconfirmed_registers=waiting)
+        waiting = [register for register in self.registers.imported() if register.id in came_in]
+        confirmed = [register.id for register in waiting if registers == "trust" and not register.refusal]
+        self.registers.trust(confirmed)
+        return msgspec.structs.replace(
+            report,
+            confirmed_registers=tuple(confirmed),
+            unconfirmed_registers=tuple(register.id for register in waiting if register.id not in confirmed),
+        )
 
     def copy_to(self, url: str, *, busy_timeout_s: float = 60.0, progress: Progress | None = None) -> CopyReport:
         """Make another store this log, on whatever engine: every event with its bytes, its place and how it came here.

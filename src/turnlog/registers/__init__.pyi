@@ -1,7 +1,8 @@
 from .bookmarks import Bookmarks
+from .checks import SERVER_SEPARATOR
 from .pointers import Pointer, Pointers
 from .providers import Providers
-from .servers import SERVER_SEPARATOR, Servers
+from .servers import Servers
 from .trust import ImportedRegister, Registers
 
 __all__ = [

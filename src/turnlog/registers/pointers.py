@@ -13,8 +13,8 @@ from turnlog.events import POINTER
 from turnlog.model import PointerMeta
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.plain import plain_json
-from turnlog.record.fields import may_be_name
 from turnlog.record.secrets import refuse_secrets
+from turnlog.registers.checks import check_model
 from turnlog.registers.register import Register
 
 
@@ -52,9 +52,7 @@ class Pointers(Register[PointerMeta]):
             MetaError: the name, the provider or the model cannot be one.
             SecretError: a parameter looks like a secret.
         """
-        for field, value in (("provider", provider), ("model", model)):
-            if not may_be_name(value):
-                raise MetaError(f"{field}: {value!r} cannot be the name of one", field=field)
+        check_model(provider, model)
         given = plain_json(params or {}, "params", MetaError)
         refuse_secrets(given, field="params")
         text = msgspec.json.encode(given).decode()
@@ -75,6 +73,7 @@ class Pointers(Register[PointerMeta]):
 
         Raises:
             UnknownPointerError: there is none of this name.
+            UntrustedRegisterError: it came with an import, and nobody has confirmed it, or it cannot be used.
         """
         meta = self._get(name)
         if meta is None or meta.action == self._gone:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from turnlog.errors import UnknownProviderError
-from turnlog.events import PROVIDER
+from turnlog.events import PROVIDER, Recorded
 from turnlog.model import ProviderMeta
 from turnlog.model.names import ADAPTERS
 from turnlog.providers import names
@@ -21,6 +23,11 @@ class Providers(Register[ProviderMeta]):
     _kind = ProviderMeta
     _gone = "disable"
     _what = "provider"
+
+    def _meta(self, event: Recorded) -> ProviderMeta:
+        # An import has it as it was named there, which need not be as it is named here.
+        meta = super()._meta(event)
+        return msgspec.structs.replace(meta, name=ADAPTERS.get(meta.name, meta.name))
 
     def set(
         self, name: str, *, adapter: str | None = None, base_url: str | None = None, key_variable: str | None = None
@@ -60,7 +67,7 @@ class Providers(Register[ProviderMeta]):
 
         Raises:
             UnknownProviderError: it was disabled.
-            UntrustedRegisterError: it is known only from an import that nobody has confirmed.
+            UntrustedRegisterError: it is known only from an import that nobody has confirmed, or cannot be used.
         """
         meta = self._get(ADAPTERS.get(name, name))
         if meta is None and ADAPTERS.get(name, name) not in names():

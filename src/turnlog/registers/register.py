@@ -9,11 +9,12 @@ from typing import Generic, TypeVar
 import msgspec
 
 from turnlog.errors import NotFoundError, UntrustedRegisterError
-from turnlog.events import Recorded, meta_of
+from turnlog.events import Arrival, Recorded, meta_of
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.record import EventDraft, plan_event
 from turnlog.record.fields import check_bookmark_name, check_fields
 from turnlog.record.secrets import refuse_secrets
+from turnlog.registers.checks import refusal
 from turnlog.registers.effective import Held, held, imported
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction
@@ -55,16 +56,31 @@ class Register(Generic[_M]):
         return meta_of(event, self._kind)
 
     def _get(self, name: str) -> _M | None:
-        """Return what was last said of a name; None where nothing was."""
-        return self._said(self._held(), name)
+        """Return what was last said of a name; None where nothing was.
+
+        Raises:
+            UntrustedRegisterError: it came with an import, and cannot be used.
+        """
+        event = self._held().get(name)
+        if event is None:
+            return None
+        if why := self._refusal(event):
+            raise UntrustedRegisterError(
+                f"{self._what} {name!r} came with an import, and cannot be used: {why}", name=name
+            )
+        return self._meta(event)
+
+    def _refusal(self, event: Recorded) -> str:
+        """Return why an event cannot be used that came with an import, whoever has confirmed it; empty for others."""
+        return "" if event.arrival == Arrival.RECORDED else refusal(self._meta(event))
 
     def _said(self, events: Mapping[str, Recorded], name: str) -> _M | None:
         event = events.get(name)
         return None if event is None else self._meta(event)
 
     def _all(self) -> list[_M]:
-        """Return what was last said of each name, in the order of the names."""
-        return [self._meta(event) for _, event in sorted(self._held().items())]
+        """Return what was last said of each name, in the order of the names, without what cannot be used."""
+        return [self._meta(event) for _, event in sorted(self._held().items()) if not self._refusal(event)]
 
     def _there(self) -> list[_M]:
         """Return the same without what was taken away."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -14,12 +13,10 @@ from turnlog.model import ServerMeta
 from turnlog.record.fields import check_fields, check_texts
 from turnlog.record.secret_names import is_secret
 from turnlog.record.secrets import refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
-from turnlog.registers.addresses import check_url
+from turnlog.registers.checks import check_server
 from turnlog.registers.register import Register
 from turnlog.registers.variables import defaults_in
 
-_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile("[A-Za-z0-9_-]+")
 _KEYS = frozenset({"auth", "credential", "credentials", "key", "pass", "pat", "pwd"})
 """Last words of the names of variables that hold secrets, also such as do not look like one."""
 
@@ -28,9 +25,6 @@ _ASSIGNED = re.compile(r"(?<![\w$-])(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>[^\s;&|]
 
 _COMMAND = "['python', 'notes_server.py']"
 """What a command looks like."""
-
-SERVER_SEPARATOR = "___"
-"""What stands between the name of an MCP server and that of its tool, in the name that a model sees."""
 
 
 class Servers(Register[ServerMeta]):
@@ -94,7 +88,7 @@ class Servers(Register[ServerMeta]):
             roots=check_texts(roots, "roots", "['/home/me/notes']"),
             expands=expands,
         )
-        _check(check_fields(meta, self._what))
+        check_server(check_fields(meta, self._what))
         self._write(meta)
         return meta
 
@@ -114,7 +108,7 @@ class Servers(Register[ServerMeta]):
             SecretError: something looks like a secret; nothing was recorded.
         """
         for meta in servers:
-            _check(check_fields(meta, self._what))
+            check_server(check_fields(meta, self._what))
         names = [meta.name for meta in servers]
         twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
@@ -138,6 +132,7 @@ class Servers(Register[ServerMeta]):
 
         Raises:
             UnknownServerError: there is none of this name.
+            UntrustedRegisterError: it came with an import, and nobody has confirmed it, or it cannot be used.
         """
         meta = self._get(name)
         if meta is None or meta.action == self._gone:
@@ -213,38 +208,3 @@ def _secret(field: str) -> SecretError:
         f"{field}: looks like a secret, and secrets never enter the log: keep it in the environment or the keyring",
         field=field,
     )
-
-
-def _check(meta: ServerMeta) -> None:
-    """Check what is said of a server, but for secrets in it.
-
-    Raises:
-        MetaError: it cannot be registered.
-    """
-    name = meta.name
-    if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii() or SERVER_SEPARATOR in name:
-        raise MetaError(f"name: {name!r} cannot be a server's (letters, digits, - and _, and no ___)", field="name")
-    url = meta.url
-    if bool(meta.command) == isinstance(url, str):
-        raise MetaError("server: give a command to run, or a URL", field="command")
-    if isinstance(url, str) and not (meta.expands and url.startswith("${")):  # what comes of it is known at the start
-        check_url(url, field="url")
-    for field, seconds in (("timeout_s", meta.timeout_s), ("start_timeout_s", meta.start_timeout_s)):
-        if seconds is not None and not 0 < seconds < math.inf:
-            raise MetaError(f"{field}: {seconds} is not a number of seconds above 0", field=field)
-    _check_names(meta)
-    for root in meta.roots:
-        if not root.startswith("/") or "\0" in root:
-            raise MetaError(f"roots: {root!r} is not the absolute path of a folder", field="roots")
-
-
-def _check_names(meta: ServerMeta) -> None:
-    for variable in (*meta.env, *meta.header_env.values()):
-        if not _VARIABLE.fullmatch(variable):
-            raise MetaError("env: give the name of an environment variable, never its value", field="env")
-    for variable in meta.env_values:
-        if not variable or "=" in variable or "\0" in variable:
-            raise MetaError(f"env_values: {variable!r} cannot be the name of a variable", field="env_values")
-    for header in meta.header_values:
-        if not _HEADER.fullmatch(header):
-            raise MetaError(f"header_values: {header!r} cannot be the name of a header", field="header_values")

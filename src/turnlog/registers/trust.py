@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from turnlog.errors import NotFoundError
+from turnlog.errors import MetaError, NotFoundError
 from turnlog.events import (
     POINTER,
     PROVIDER,
@@ -25,7 +25,8 @@ from turnlog.events import (
 from turnlog.ids import parse_id
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta, TrustMeta
 from turnlog.record import EventDraft, plan_event
-from turnlog.registers.effective import arrived
+from turnlog.registers.checks import refusal
+from turnlog.registers.effective import Held, arrived, held
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction
 
@@ -45,6 +46,7 @@ class ImportedRegister(Struct, frozen=True, kw_only=True):
         name: what it is registered by.
         global_position: its place in this log.
         meta: all that it says.
+        refusal: why it cannot be confirmed, nor used where it was: it breaks a rule of `set`. Empty where it does not.
     """
 
     id: str
@@ -52,15 +54,17 @@ class ImportedRegister(Struct, frozen=True, kw_only=True):
     name: str
     global_position: int
     meta: PointerMeta | ProviderMeta | ServerMeta
+    refusal: str = ""
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as plain values."""
+        """Return it as plain values; `refusal` is there where it has one."""
         return {
             "id": self.id,
             "topic": self.topic,
             "name": self.name,
             "global_position": self.global_position,
             "meta": msgspec.to_builtins(self.meta),
+            **({"refusal": self.refusal} if self.refusal else {}),
         }
 
 
@@ -77,6 +81,16 @@ class Registers:
         with self._store.read() as transaction:
             return list(_last(transaction).values())
 
+    def unusable(self) -> list[ImportedRegister]:
+        """Return the registers that were confirmed and cannot be used: no list has them, and getting one says why."""
+        found: list[ImportedRegister] = []
+        with self._store.read() as transaction:
+            for topic in REGISTERS:
+                holding = held(transaction, topic, lambda event: _imported(event).name, Held())
+                guests = [event for event in holding.events.values() if event.arrival != Arrival.RECORDED]
+                found += [register for register in map(_imported, guests) if register.refusal]
+        return found
+
     def trust(self, ids: Sequence[str]) -> list[ImportedRegister]:
         """Confirm registers that came with an import: from here on they have effect. On return it is on disk.
 
@@ -85,7 +99,7 @@ class Registers:
 
         Raises:
             NotFoundError: an id is not that of such a register.
-            MetaError: an id is malformed.
+            MetaError: an id is malformed, or the register breaks a rule of `set`; nothing was confirmed.
         """
         wanted = list(dict.fromkeys(parse_id(given) for given in ids))
         if not wanted:
@@ -102,8 +116,11 @@ class Registers:
                     raise NotFoundError(
                         f"register {event_id!r} was recorded here: it has effect without being confirmed"
                     )
+                register = _imported(recorded)
+                if register.refusal:
+                    raise MetaError(f"{register.name!r} cannot be confirmed: {register.refusal}", field="ids")
                 citations.append(cite(recorded, TARGET))
-                confirmed.append(_imported(recorded))
+                confirmed.append(register)
             plan_event(transaction, EventDraft(topic=TRUST, meta=TrustMeta()), NO_PAYLOAD, self._sources, citations)
             return confirmed
 
@@ -128,4 +145,5 @@ def _imported(recorded: Recorded) -> ImportedRegister:
         name=meta.name,
         global_position=recorded.global_position,
         meta=meta,
+        refusal=refusal(meta),
     )

@@ -1,9 +1,12 @@
 """Registers that came with an import: without effect until they are confirmed, each by itself."""
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.rewriting import erase, rewrite
 
 from turnlog import (
@@ -16,9 +19,11 @@ from turnlog import (
     UnknownServerError,
 )
 from turnlog.errors import UntrustedRegisterError
-from turnlog.events import Arrival
+from turnlog.events import Arrival, cite
 from turnlog.ids import new_id
-from turnlog.model import ProviderMeta
+from turnlog.model import PointerMeta, ProviderMeta, ServerMeta, TrustMeta
+from turnlog.record import EventDraft, plan_event
+from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD
 
 IMPORTED = (Arrival.GUEST, Arrival.RESTORED)
@@ -217,3 +222,106 @@ def test_erased_register_is_gone(file_log: TurnLog, store_path: Path) -> None:
             log.servers.get("fs")
         with pytest.raises(NotFoundError):
             log.registers.trust([ids["milli"]])
+
+
+SERVER = ServerMeta(action="register", name="x")
+POINTER = PointerMeta(action="set", name="x", provider="p", model="m")
+BROKEN = [
+    (replace(SERVER, command=("run",), url="https://example.org/mcp"), "a command to run, or a URL"),
+    (SERVER, "a command to run, or a URL"),
+    (replace(SERVER, name="files___x", command=("run",)), "cannot be a server's"),
+    (replace(SERVER, url="http://["), "is not an address"),
+    (replace(SERVER, command=("run",), start_timeout_s=0.0), "not a number of seconds above 0"),
+    (replace(SERVER, command=("run",), env_values={"A=B": "x"}), "cannot be the name of a variable"),
+    (replace(POINTER, params="{bad"), "params: expected a JSON object"),
+    (replace(POINTER, params="[1]"), "params: expected a JSON object"),
+    (replace(POINTER, provider="p\x1b[2J"), "cannot be the name of one"),
+    (ProviderMeta(action="enable", name="x", adapter="openai_chat", base_url="file:///etc"), "is not an address"),
+]
+
+
+def forged(*metas: ServerMeta | PointerMeta | ProviderMeta) -> TurnLog:
+    """Return a log whose registers say what `set` does not take."""
+    theirs = TurnLog.open("memory://")
+    theirs.add_turn("Theirs")
+    topics = {ServerMeta: "mcp.server", PointerMeta: "gpt.pointer", ProviderMeta: "gpt.provider"}
+    for meta in metas:
+        draft = EventDraft(topic=topics[type(meta)], meta=meta)
+        theirs.store.write(lambda transaction, draft=draft: plan_event(transaction, draft, NO_PAYLOAD, Sources()))
+    return theirs
+
+
+def take_over(log: TurnLog, theirs: TurnLog) -> None:
+    """Take another log's registers over."""
+    log.add_turn("Here before")
+    for recorded in theirs.events(topics=["mcp.server", "gpt.pointer", "gpt.provider"]):
+        log.store.write(lambda transaction, event=recorded: transaction.append(event, NO_PAYLOAD, Arrival.GUEST))
+
+
+def register_of(log: TurnLog, meta: ServerMeta | PointerMeta | ProviderMeta) -> Any:
+    """Return the register that a registration is of."""
+    return {ServerMeta: log.servers, PointerMeta: log.pointers, ProviderMeta: log.providers}[type(meta)]
+
+
+@pytest.mark.parametrize(("meta", "why"), BROKEN)
+def test_register_that_breaks_a_rule_is_not_confirmed(
+    log: TurnLog, meta: ServerMeta | PointerMeta | ProviderMeta, why: str
+) -> None:
+    """What is set here has to keep the same rules. Nothing of what was to be confirmed with it is."""
+    with forged(meta, replace(POINTER, name="good")) as theirs:
+        take_over(log, theirs)
+    listed = {register.name: register for register in log.registers.imported()}
+    assert why in listed[meta.name].refusal
+    assert listed[meta.name].to_record()["refusal"] == listed[meta.name].refusal
+    assert "refusal" not in listed["good"].to_record()
+    with pytest.raises(MetaError, match=f"^{meta.name!r} cannot be confirmed: ") as caught:
+        log.registers.trust([register.id for register in listed.values()])
+    assert why in str(caught.value)
+    assert log.pointers.all() == []
+
+
+@pytest.mark.parametrize(("meta", "why"), BROKEN)
+def test_register_that_was_confirmed_and_breaks_a_rule_is_left_out(
+    log: TurnLog, meta: ServerMeta | PointerMeta | ProviderMeta, why: str
+) -> None:
+    """Others of its kind are there, and whoever asks for it reads why it is not, until it is set anew."""
+    with forged(meta) as theirs:
+        take_over(log, theirs)
+    [imported] = log.registers.imported()
+    citation = cite(log.event(imported.id), "target")
+    draft = EventDraft(topic="log.trust", meta=TrustMeta())
+    log.store.write(lambda transaction: plan_event(transaction, draft, NO_PAYLOAD, Sources(), [citation]))
+    log.pointers.set("other", "p", "m")
+    register = register_of(log, meta)
+    assert meta.name not in [there.name for there in register.all()]
+    assert [pointer.name for pointer in log.pointers.all()] == ["other"]
+    with pytest.raises(UntrustedRegisterError, match="cannot be used: ") as caught:
+        register.get(meta.name)
+    assert why in str(caught.value)
+    assert [(one.name, one.refusal in str(caught.value)) for one in log.registers.unusable()] == [(meta.name, True)]
+    if isinstance(meta, ServerMeta) and meta.name == "x":
+        log.servers.set("x", ["run"])
+        assert log.servers.get("x").command == ("run",)
+        assert log.registers.unusable() == []
+
+
+def test_provider_of_an_import_is_called_by_any_of_its_names(log: TurnLog) -> None:
+    """As one that was set here is: `openai` is `openai_chat`."""
+    with forged(ProviderMeta(action="enable", name="openai", base_url="https://example.org/v1")) as theirs:
+        take_over(log, theirs)
+    log.registers.trust([register.id for register in log.registers.imported()])
+    expected = ProviderMeta(action="enable", name="openai_chat", base_url="https://example.org/v1")
+    assert [log.providers.get("openai"), log.providers.get("openai_chat"), *log.providers.all()] == [expected] * 3
+
+
+def test_import_that_confirms_leaves_out_what_breaks_a_rule(log: TurnLog) -> None:
+    """It is told as one that waits; the others have effect."""
+    with forged(replace(POINTER, params="{bad"), replace(POINTER, name="good")) as theirs:
+        file = BytesIO()
+        theirs.export(file)
+    file.seek(0)
+    log.add_turn("Here before")
+    report = log.import_turnlog(file, registers="trust")
+    assert [pointer.name for pointer in log.pointers.all()] == ["good"]
+    [waiting] = log.registers.imported()
+    assert (report.unconfirmed_registers, len(report.confirmed_registers)) == ((waiting.id,), 1)

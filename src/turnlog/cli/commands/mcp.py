@@ -24,6 +24,7 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, check_output, note, telling, write_json, write_json_lines
 from turnlog.cli.parameters import seconds
+from turnlog.cli.registers import tell_unusable
 from turnlog.cli.text import one_line, printable
 from turnlog.cli.usage import STANDARD_STREAM, named_file
 from turnlog.log import TurnLog
@@ -52,6 +53,7 @@ def list_servers(*, common: Common = COMMON) -> None:
     """Register MCP servers; list their tools and call them. Without a command: list the servers."""
     with common.open_or_empty() as log:
         found = log.servers.all()
+        tell_unusable(log, "MCP server")
     if common.json:
         write_json_lines(map(_record, found))
         return

@@ -13,6 +13,7 @@ from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, note, telling, write_json, write_json_lines
 from turnlog.cli.parameters import parse_parameters
+from turnlog.cli.registers import tell_unusable
 from turnlog.cli.text import count, one_line
 from turnlog.errors import TurnlogError
 from turnlog.log import TurnLog
@@ -32,6 +33,7 @@ def list_providers(*, common: Common = COMMON) -> None:
     """List providers: whether calls are allowed, where the key is, which endpoint. No key is printed."""
     with common.open_or_empty() as log:
         said = {meta.name: meta for meta in log.providers.all()}
+        tell_unusable(log, "provider")
     rows = [_row(said.get(name) or ProviderMeta(action="enable", name=name)) for name in _names(said)]
     if common.json:
         write_json_lines(rows)
@@ -182,6 +184,7 @@ def list_pointers(*, common: Common = COMMON) -> None:
     """List pointers; set and delete them."""
     with common.open_or_empty() as log:
         found = log.pointers.all()
+        tell_unusable(log, "pointer")
     if common.json:
         write_json_lines(found)
         return

@@ -12,8 +12,8 @@ from turnlog.cli.asking import agrees
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, note, telling, write_json_lines
-from turnlog.cli.registers import write_register
-from turnlog.cli.text import count
+from turnlog.cli.registers import tell_unusable, write_register
+from turnlog.cli.text import count, one_line
 from turnlog.errors import MetaError
 from turnlog.ids import parse_id
 from turnlog.log import TurnLog
@@ -35,6 +35,7 @@ def list_registers(*, common: Common = COMMON) -> None:
     """
     with common.open() as log:
         found = log.registers.imported()
+        tell_unusable(log)
     _show(found, common)
 
 
@@ -95,7 +96,10 @@ def _chosen(log: TurnLog, ids: tuple[str, ...]) -> list[ImportedRegister]:
     """
     waiting = {register.id: register for register in log.registers.imported()}
     if not ids:
-        return list(waiting.values())
+        for register in waiting.values():
+            if register.refusal:
+                note(f"{one_line(register.name)!r} cannot be confirmed: {one_line(register.refusal)}")
+        return [register for register in waiting.values() if not register.refusal]
     wanted = list(dict.fromkeys(map(_event_id, ids)))
     for event_id in wanted:
         if event_id not in waiting:
