@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -343,3 +344,23 @@ def test_a_connection_that_says_nothing_keeps_nobody_waiting() -> None:
                 return (await asyncio.wait_for(answer, 10)).code
 
     assert asyncio.run(asyncio.wait_for(comes_back(), 20)) == "c"
+
+
+def test_what_is_no_browser_is_answered_or_dropped_without_a_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """A connection that breaks off, and an address that is none: the port is there for any program of this machine."""
+
+    def asked(address: tuple[str, int]) -> bytes:
+        with socket.create_connection(address) as dropped:
+            dropped.sendall(b"GET /callb")
+            dropped.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with socket.create_connection(address) as odd:
+            odd.sendall(b"GET http://[ HTTP/1.0\r\n\r\n")
+            return odd.makefile("rb").read()
+
+    async def serve() -> bytes:
+        with Browser(0, opens=False) as person:
+            address = urlsplit(person.redirect_uri)
+            return await asyncio.to_thread(asked, (address.hostname or "", address.port or 0))
+
+    assert asyncio.run(asyncio.wait_for(serve(), 20)).startswith(b"HTTP/1.0 404 ")
+    assert capfd.readouterr() == ("", "")

@@ -30,6 +30,13 @@ _SILENT_S = 30.0
 _SAID = b"<!doctype html><title>turnlog</title><p>You can close this window and go back to turnlog.</p>"
 
 
+class _Server(ThreadingHTTPServer):
+    """A server that says nothing of what comes to its port: anything on this machine may try it, and drop it again."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        pass
+
+
 class Browser:
     """A person's browser: it is sent to an address, and comes back with a code.
 
@@ -48,7 +55,7 @@ class Browser:
             UsageError: the port cannot be had.
         """
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+            self._server = _Server(("127.0.0.1", port), self._handler())
         except (OSError, OverflowError) as error:
             reason = os_reason(error) if isinstance(error, OSError) else "there is no such port"
             raise UsageError(f"--port {port} cannot be listened on: {reason}") from error
@@ -103,10 +110,9 @@ class Browser:
             timeout = _SILENT_S
 
             def do_GET(self) -> None:
-                place = urlsplit(self.path)
-                answer = {name: values[0] for name, values in parse_qs(place.query).items()}
+                path, answer = _parts(self.path)
                 # Any page can send a browser here: only the one that was sent to log in knows the state.
-                known = place.path == _PATH and outer._state is not None and answer.get("state") == outer._state
+                known = path == _PATH and outer._state is not None and answer.get("state") == outer._state
                 body = _SAID if known else b""
                 self.send_response(200 if known else 404)
                 self.send_header("content-type", "text/html; charset=utf-8")
@@ -120,6 +126,15 @@ class Browser:
                 pass
 
         return Handler
+
+
+def _parts(address: str) -> tuple[str, dict[str, str]]:
+    """Return the path that was asked for, and the first value of each parameter; nothing of what is no address."""
+    try:
+        place = urlsplit(address)
+        return place.path, {name: values[0] for name, values in parse_qs(place.query).items()}
+    except ValueError:
+        return "", {}
 
 
 def _open(url: str) -> None:
