@@ -524,6 +524,18 @@ def test_a_resource_that_is_none_is_an_error(result: dict[str, Any], why: str) -
 
 
 @pytest.mark.parametrize(
+    ("given", "media_type"), [("image/png", "image/png"), ("foo bar \x1b[2J\n", None), ("", None), (7, None)]
+)
+def test_a_resource_is_taken_as_the_result_of_a_tool_is(given: object, media_type: str | None) -> None:
+    """Base64 may have no padding, and be on lines; what can be no media type is none."""
+    part = {"uri": "x://y", "blob": "aGVs\nbG8", "mimeType": given}
+    [found] = attached("s", "x://y", {"contents": [part]})
+    assert (found.payload, found.media_type) == (b"hello", media_type)
+    [text] = attached("s", "x://y", {"contents": [{"uri": "x://y", "text": "hello", "mimeType": given}]})
+    assert (text.payload, text.media_type) == (b"hello", media_type or "text/plain")
+
+
+@pytest.mark.parametrize(
     ("messages", "why"),
     [
         ([], "has nothing in its prompt 'p'"),

@@ -1,4 +1,7 @@
-"""How much of what an MCP server says of its tools a model is given: a server cannot fill the window with it."""
+"""How much a model is given of the instructions of an MCP server, and of each description of a tool and in its schema.
+
+How many tools there are, and what else is in their schemas, is not bounded here.
+"""
 
 from __future__ import annotations
 

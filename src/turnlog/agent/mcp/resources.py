@@ -5,15 +5,17 @@ Source: Model Context Protocol 2025-11-25, Server Features, Resources and Prompt
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import cast
 from urllib.parse import unquote
 
 from msgspec import Struct
 
+from turnlog.agent.mcp.content import base64_content
 from turnlog.agent.mcp.signals import MisbehaviourError
 from turnlog.agent.opening import Attached
+from turnlog.errors import MetaError
+from turnlog.record.media import check_media_type
 
 _Fields = Mapping[str, object]
 
@@ -85,10 +87,10 @@ def attached(server: str, uri: str, result: _Fields) -> list[Attached]:
         if isinstance(text, str):
             payload, usual = text.encode(), "text/plain"
         elif isinstance(blob, str):
-            try:
-                payload, usual = b64decode(blob, validate=True), None
-            except ValueError as error:
-                raise MisbehaviourError(f"answered for {uri!r} with bytes that are not base64") from error
+            content, usual = base64_content(blob), None
+            if content is None:
+                raise MisbehaviourError(f"answered for {uri!r} with bytes that are not base64")
+            payload = content
         else:
             raise MisbehaviourError(f"answered for {uri!r} with neither text nor bytes")
         own = place if isinstance(place, str) and place else uri
@@ -96,7 +98,7 @@ def attached(server: str, uri: str, result: _Fields) -> list[Attached]:
             Attached(
                 name=_name(own),
                 payload=payload,
-                media_type=kind if isinstance(kind, str) and kind else usual,
+                media_type=_media_type(kind) or usual,
                 origin=f"{server}/{own}",
             )
         )
@@ -123,6 +125,14 @@ def question(name: str, result: _Fields) -> str:
     if not texts:
         raise MisbehaviourError(f"has nothing in its prompt {name!r}")
     return "\n\n".join(texts)
+
+
+def _media_type(kind: object) -> str | None:
+    """Return the media type that a server gives, None where it gives none, or what can be none."""
+    try:
+        return check_media_type(kind) if isinstance(kind, str) else None
+    except MetaError:
+        return None
 
 
 def _name(uri: str) -> str:
