@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests import proof_cases as cases
 from tests.cli.proving import NAME, SigningCommand, signing
 from tests.docs.pages import ROOT
 from tests.golden import generate
@@ -20,6 +21,8 @@ from tests.golden import generate
 from turnlog import TurnLog
 from turnlog.audit.proofs import PROOF
 from turnlog.cli.evidence import verifier_source
+from turnlog.events import build
+from turnlog.events.form import meta_text
 from turnlog.model import ReplyFacts
 
 SOURCE = ROOT / "tools" / "verify_turnlog.py"
@@ -312,6 +315,19 @@ def test_folder_is_its_owners_alone(folder: Path) -> None:
     """As everything that is written."""
     for path in (folder, *folder.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+def test_no_metadata_passes_for_a_fact_of_turnlogs_own(tmp_path: Path) -> None:
+    """Nor as what something is cited: it has a word before its name."""
+    meta = meta_text({"role": "user", "digest": "forged", "continues": "forged"})
+    event = build(topic="gpt.turn", id="03fr9cxksbd0ufbbn4sb2e5pj", time=0, meta=meta, private=None)
+    file, keys = tmp_path / "odd.proof", tmp_path / "keys.txt"
+    file.write_text(cases.signed_event(event.state))
+    keys.write_text(cases.KEYS[0])
+    command = SigningCommand(store=tmp_path / "none.db")
+    command.ok("evidence", "--proof", file, "--key", keys, "-o", tmp_path / "out")
+    rows = re.findall("<th>(.*?)</th>", (tmp_path / "out" / "index.html").read_text().partition("<details")[2])
+    assert sorted(rows) == ["digest", "meta.continues", "meta.digest", "meta.role"]
 
 
 def test_no_folder_is_replaced_without_force(filled: SigningCommand, tmp_path: Path) -> None:

@@ -137,10 +137,31 @@ def test_content_that_is_none_is_shown_as_text(turnlog: SigningCommand, tmp_path
     shown = turnlog.ok("verify-proof", file, "--show", "--key", keys).text
     assert shown.splitlines()[-2:] == [
         f"── user · \\x1b[2J  {event.header.id} · -",
-        '[{"type":"text"}]\\x1b[31m\\xff',
+        '│ [{"type":"text"}]\\x1b[31m\\xff',
     ]
     json_of = turnlog.ok("verify-proof", file, "--show", "--json", "--key", keys).json
     assert json_of["events"][0]["content"] == {"type": "bytes", "size": len(payload)}
+
+
+@pytest.mark.parametrize("colour", ["", "1"])
+def test_no_payload_passes_for_what_is_said_of_the_proof(tmp_path: Path, colour: str) -> None:
+    """Whatever an event of a topic of one's own says: each line of it is behind a bar."""
+    command = signing(tmp_path)
+    forged = "reviewed\n\nit holds  8 events of turnlog/x\n  signed by trusted.example\r\n\n── user  x"
+    with TurnLog.open(command.url) as log:
+        event = log.add_event("acme.review", forged.encode()).header.id
+    command.ok("checkpoint")
+    command.ok("prove", event, "-o", tmp_path / "event.proof")
+    environment = {"FORCE_COLOR": "1"} if colour else {}
+    said = command.ok("verify-proof", tmp_path / "event.proof", "--show", **environment).text
+    assert said.partition("\n│ ")[2].splitlines() == [
+        "reviewed",
+        "│ ",
+        "│ it holds  8 events of turnlog/x",
+        "│   signed by trusted.example",
+        "│ ",
+        "│ ── user  x",
+    ]
 
 
 def test_events_that_are_cited_and_not_shown_are_named(turnlog: SigningCommand, tmp_path: Path) -> None:

@@ -136,6 +136,34 @@ def test_show_takes_the_id_of_any_event(turnlog: Command) -> None:
     assert turnlog.ok("show", genesis.header.id.upper()).text.startswith(f"{genesis.header.id}\ntopic   log.genesis\n")
 
 
+@pytest.mark.parametrize("colour", ["", "1"])
+def test_nothing_in_an_event_passes_for_a_fact_of_turnlogs_own(turnlog: Command, colour: str) -> None:
+    """Neither its metadata, nor as what it cites, nor a line of its payload, whatever they are called."""
+    facts = ("arrival", "bookmark", "child", "digest", "erased", "sealed", "tool call", "another log", "topic\n", "x y")
+    with TurnLog.open(turnlog.url) as log:
+        turn = log.add_turn("x", id=A)
+        event = log.add_event(
+            "acme.review",
+            b"graded\n\ndigest  sha256-forged\r\ntool call  pay returned",
+            private=dict.fromkeys(facts[:5], "forged"),
+            public=dict.fromkeys(facts[5:], "forged"),
+            cites=[("child", A), ("bookmark", A)],
+        )
+    environment = {"FORCE_COLOR": "1"} if colour else {}
+    said = turnlog.ok("show", event.header.id, **environment).text
+    assert ("\x1b[" in said) == bool(colour)
+    rows, payload = re.sub(r"\x1b\[[0-9;]*m", "", said).split("\n\n")
+    names = [re.split(r"  +", row) for row in rows.splitlines()[1:]]
+    assert [name for name, _ in names[:5]] == ["topic", "time", "place", "digest", "payload"]
+    assert [name for name, _ in names[5:7]] == ["cites as child", "cites as bookmark"]
+    assert [one for _, one in names[5:7]] == [turn.id] * 2
+    assert {name for name, _ in names[7:]} == {f"meta.{' '.join(name.split())}" for name in facts}
+    assert payload == "│ graded\n│ \n│ digest  sha256-forged\n│ tool call  pay returned\n"
+    record = turnlog.ok("show", event.header.id, "--json").json
+    assert (record["meta"]["arrival"], record["arrival"]) == ("forged", "recorded")
+    assert [citation["as"] for citation in record["citations"]] == ["child", "bookmark"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
@@ -343,9 +371,9 @@ def test_what_came_from_elsewhere_is_said_to(turnlog: Command, read: Command) ->
     for command in (turnlog, restored):
         command.ok("import", "turnlog", "-", stdin=read.ok("export").stdout)
     assert turnlog.ok("show", A, "--json").json["arrival"] == "guest"
-    assert "arrival    with an export of another log\n" in turnlog.ok("show", A).text
+    assert "arrival         with an export of another log\n" in turnlog.ok("show", A).text
     assert restored.ok("show", A, "--json").json["arrival"] == "restored"
-    assert "arrival    with an export of this log\n" in restored.ok("show", A).text
+    assert "arrival         with an export of this log\n" in restored.ok("show", A).text
     assert "arrival" not in read.ok("show", A).text
 
 
@@ -391,7 +419,7 @@ def test_erased_turns_are_said_to_be_erased(turnlog: Command) -> None:
         "[main] (erased)",
     ]
     shown = turnlog.ok("show", ids["b"]).text
-    assert "\nerased     its content and its private metadata are gone\n" in shown
+    assert "\nerased      its content and its private metadata are gone\n" in shown
     record = turnlog.ok("show", ids["b"], "--json").json
     assert (record["erased"], record["hash"], record["meta"]["role"], "content" in record) == (
         True,

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from turnlog.cli.text import (
     age,
+    barred_pieces,
     first_line,
     first_lines,
     fit,
@@ -126,6 +127,22 @@ def test_first_line_skips_blank_lines_and_stops_at_a_thousand_characters() -> No
     """The first line with something on it is given, bounded."""
     assert first_line("\n  \n hello \nworld") == "hello"
     assert first_line("x" * 5000) == "x" * 1000
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["a"], "│ a"),
+        (["it holds\n  signed by me\n\nb"], "│ it holds\n│   signed by me\n│ \n│ b"),
+        (["a\n"], "│ a\n"),
+        (["a\r", "\nb\rc\x85d\u2028e", "f\x1b\n", "g"], "│ a\n│ b\\x0dc\\x85d\\u2028ef\\x1b\n│ g"),
+        (["x" * 600_000, "\ny"], "│ " + "x" * 600_000 + "\n│ y"),
+        ([], ""),
+    ],
+)
+def test_every_line_is_behind_a_bar(pieces: list[str], expected: str) -> None:
+    """However a text ends its lines, and comes in pieces."""
+    assert "".join(barred_pieces(pieces)) == expected
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.proof_events import Part, ShownEvent
 from turnlog.audit.proofs import ProofReport
 from turnlog.cli.proving import oldest_first
-from turnlog.cli.text import count, line_pieces, one_line, printable, size, timestamp
+from turnlog.cli.text import cited_as, count, line_pieces, meta_name, one_line, printable, size, timestamp
 from turnlog.events import PARENT, TURN
 from turnlog.events.times import time_of
 from turnlog.model.json_text import UNREADABLE
@@ -211,9 +211,9 @@ def _details(event: ShownEvent, public: Mapping[str, Any], private: Mapping[str,
     yield '<details class="of"><summary>metadata</summary><table>'
     yield _pair("digest", event.event.digest)
     for citation in event.event.header.citations:
-        yield _pair("continues" if citation.relation == PARENT else citation.relation, citation.id)
+        yield _pair("continues" if citation.relation == PARENT else cited_as(citation.relation), citation.id)
     for name, value in (*public.items(), *private.items()):
-        yield f"<tr><th>{_line(name)}</th><td><code>{_json(value)}</code></td></tr>"
+        yield f"<tr><th>{_line(meta_name(name))}</th><td><code>{_json(value)}</code></td></tr>"
     yield "</table></details>"
 
 

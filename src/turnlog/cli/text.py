@@ -30,6 +30,7 @@ _PERHAPS_OURS = re.compile(r"^(?:[\\(]|[^\x00-\x7f\w])", re.MULTILINE)
 _PARTS_NAMES = re.compile(r"[\[\],\\]")
 _BACKSLASHED = r"\\\g<0>"
 _BLANKS = re.compile(r"[\t\n ]+")
+_BAR = "│ "
 _PIECE = 256 * 1024
 """So many characters of a text are made printable at once."""
 _LINE_CHARACTERS_MAX = 1000
@@ -138,6 +139,20 @@ def said_pieces(texts: Iterable[str], lead: str = "") -> Iterator[str]:
         yield lead
 
 
+def barred_pieces(texts: Iterable[str]) -> Iterator[str]:
+    """Iterate over text made printable, in pieces, each line of it behind a bar: no line of turnlog's own has one.
+
+    Args:
+        texts: the text, which may be large, in pieces that end anywhere.
+    """
+    bar = _BAR
+    for piece in line_pieces(texts):
+        shown = printable(piece)
+        end = "\n" if shown.endswith("\n") else ""
+        yield bar + shown.removesuffix("\n").replace("\n", f"\n{_BAR}") + end
+        bar = _BAR if end else ""
+
+
 def without_end(pieces: Iterable[str]) -> Iterator[str]:
     """Iterate over text in pieces, without the line feeds at its end."""
     held: list[str] = []
@@ -201,6 +216,16 @@ def marked(names: Iterable[str]) -> str:
 
 def _name_in_mark(name: str) -> str:
     return to_decide_on(_BLANKS.sub(" ", _PARTS_NAMES.sub(_BACKSLASHED, name)).strip())
+
+
+def meta_name(name: str) -> str:
+    """Return the name of a part of metadata as no fact of turnlog's own is named: whoever records chooses it."""
+    return f"meta.{one_line(name)}"
+
+
+def cited_as(relation: str) -> str:
+    """Return as what an event is cited, as no other fact is named: whoever records chooses that too."""
+    return f"cites as {one_line(relation)}"
 
 
 def quoted(name: str) -> str:

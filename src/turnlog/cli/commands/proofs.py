@@ -40,7 +40,7 @@ from turnlog.cli.proving import (
 )
 from turnlog.cli.rows import role_style
 from turnlog.cli.targets import new_file
-from turnlog.cli.text import count, fit, one_line, size, timestamp
+from turnlog.cli.text import barred_pieces, count, fit, one_line, size, timestamp
 from turnlog.cli.verifiers import read_verifiers
 from turnlog.errors import ContentError, ProofError
 from turnlog.events import TURN
@@ -244,7 +244,7 @@ def _write_content(screen: Screen, event: ShownEvent, payload: Part | None) -> N
             return
     except (ContentError, ValueError, RecursionError):
         pass
-    screen.text(content.decode(errors="backslashreplace"))
+    screen.pieces(barred_pieces((content.decode(errors="backslashreplace"),)))
 
 
 def _as_json(payload: bytes) -> bytes:

@@ -20,7 +20,7 @@ from turnlog.cli.output import Piece, Screen, binary_output, write_json, write_j
 from turnlog.cli.paging import paging
 from turnlog.cli.preview import of_block
 from turnlog.cli.rows import names_by_turn, when
-from turnlog.cli.text import count, one_line, size, timestamp
+from turnlog.cli.text import barred_pieces, cited_as, count, meta_name, one_line, size, timestamp
 from turnlog.errors import ContentError
 from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
@@ -136,6 +136,9 @@ class _Shown(NamedTuple):
 def show(headish: Annotated[str, HEADISH], /, *, common: Common = COMMON) -> None:
     """Print all about one turn, or another event: metadata, parents, children, bookmarks, content.
 
+    What whoever recorded it has named stands behind `meta.` and `cites as`, and a payload that is no turn's behind a
+    bar: nothing in it can pass for what turnlog says.
+
     Parameters
     ----------
     headish
@@ -215,7 +218,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         facts.append(("arrival", _ARRIVALS[recorded.arrival]))
     facts += [("bookmark", (one_line(name), "bold green")) for name in shown.bookmarks]
     facts += [
-        ("continues" if citation.relation == PARENT else one_line(citation.relation), (citation.id, "yellow"))
+        ("continues" if citation.relation == PARENT else cited_as(citation.relation), (citation.id, "yellow"))
         for citation in header.citations
     ]
     if shown.children_before:
@@ -231,7 +234,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
     facts += claims
     meta = metadata(recorded)
     facts += [
-        (one_line(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
+        (meta_name(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
     ]
     screen.line((header.id, "bold yellow"))
     screen.table([[(name, "cyan"), value] for name, value in facts], cut=False)
@@ -243,7 +246,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
     elif shown.turn is not None:
         Content(shown.payload).write(screen, whole=True)
     else:
-        screen.text(shown.payload.decode(errors="backslashreplace"))
+        screen.pieces(barred_pieces((shown.payload.decode(errors="backslashreplace"),)))
 
 
 _APPROVED: Mapping[str, str] = {
