@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests import proof_cases as cases
+from tests.cli.command import turn_id
 from tests.cli.proving import NAME, SigningCommand, signing
 from tests.docs.pages import ROOT
 from tests.golden import generate
@@ -315,6 +316,83 @@ def test_folder_is_its_owners_alone(folder: Path) -> None:
     """As everything that is written."""
     for path in (folder, *folder.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600)
+
+
+GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
+
+
+def test_turns_that_are_cut_out_of_a_proof_are_said_to_be(tmp_path: Path) -> None:
+    """At their place, at the head of the page, in README.txt and by the command, in the words of `verify-proof`."""
+    command = signing(tmp_path)
+    command.ok("checkpoint")
+    whole, cut, folder = (tmp_path / name for name in ("whole.proof", "cut.proof", "cut"))
+    command.ok("prove", "main", "-o", whole, "--thread")
+    events = events_by_id(whole)
+    del events[turn_id("a")]
+    cut.write_text(cases.with_events(whole.read_text(), [*events.values()]))
+    said = command.ok("evidence", "--proof", cut, "-o", folder).text
+    assert said == f"{folder}  4 events shown in 10 files\n  1 cited event is not shown\n"
+    assert "\n  1 cited event is not shown\n" in command.ok("verify-proof", cut).text
+    text = (folder / "index.html").read_text()
+    head, second, *rest = text.split("<article")
+    assert '<p class="wrong">1 cited event is not shown</p>' in head
+    assert turn_id("b") in second
+    assert f"continues <code>{turn_id('a')}</code>, which is not shown" in second
+    assert not any("which is not shown" in turn for turn in rest)
+    readme = (folder / "README.txt").read_text()
+    assert "\nMind that      1 cited event is not shown\n\nWhat is here\n" in readme
+    assert check(folder, "--compare", ".").returncode == 0
+    made = command.ok("evidence", "--proof", cut, "-o", folder, "--force", "--json").json
+    assert (made["not_shown"], made["guests_possible"], made["events"]) == ([turn_id("a")], False, 4)
+    assert command.ok("evidence", "main", "-o", folder, "--force").text == f"{folder}  5 events shown in 11 files\n"
+    assert "not shown" not in (folder / "index.html").read_text()
+    assert "Mind that" not in (folder / "README.txt").read_text()
+
+
+def events_by_id(proof: Path) -> dict[str, dict[str, str]]:
+    events = cases.events_of(proof.read_text())
+    return {msgspec.json.decode(b64decode(event["header"]))["id"]: event for event in events}
+
+
+def test_what_else_is_cut_out_of_a_proof_is_said_too(tmp_path: Path) -> None:
+    """A summary, or what that was made of; and a turn that no turn of the page continues is there all the same."""
+    command = signing(tmp_path)
+    with TurnLog.open(command.url) as log:
+        for number in range(8):
+            log.add_turn(str(number), continues="main")
+        log.compact("main", text="In short.", keep_first=0, keep_last=2, min_turns=1)
+        head = log.add_turn("And?", continues="main").id
+        [summary] = (event for event in log.events() if event.header.topic == "gpt.summary")
+        oldest = summary.header.cited("from")
+    assert oldest is not None
+    command.ok("checkpoint")
+    whole, cut = tmp_path / "whole.proof", tmp_path / "cut.proof"
+    command.ok("prove", "main", "-o", whole, "--thread", "--call")
+    events = events_by_id(whole)
+
+    def page_of(*kept: str) -> Page:
+        cut.write_text(cases.with_events(whole.read_text(), [events[one] for one in kept]))
+        command.ok("evidence", "--proof", cut, "-o", tmp_path / "out", "--force")
+        return Page(tmp_path / "out" / "index.html")
+
+    assert f"cites as summary {summary.header.id}, which is not shown" in page_of(head).text
+    page = page_of(head, summary.header.id)
+    assert f"cites as from {oldest}, which is not shown" in page.text
+    assert f"cites as summary {summary.header.id}, which" not in page.text
+    page = page_of(head, summary.header.id, oldest)
+    assert f"cites as from {oldest}, which" not in page.text
+    assert f"turns/{oldest}.json" in page.links
+
+
+def test_that_events_can_be_of_other_logs_is_said(folder: Path, filled: SigningCommand, tmp_path: Path) -> None:
+    """Also where the one that makes the folder has only the proof."""
+    assert GUESTS in Page(folder / "index.html").text.partition("The conversation")[0]
+    assert f"\nMind that      {GUESTS}\n" in (folder / "README.txt").read_text()
+    proof = folder / "proof.tlog-proof"
+    assert f"\n  {GUESTS}\n" in filled.ok("verify-proof", proof).text
+    assert filled.ok("evidence", "--proof", proof, "-o", tmp_path / "out").text.endswith(f"\n  {GUESTS}\n")
+    made = filled.ok("evidence", "talk", "-o", tmp_path / "out", "--force", "--json").json
+    assert (made["not_shown"], made["guests_possible"]) == ([], True)
 
 
 def test_no_metadata_passes_for_a_fact_of_turnlogs_own(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.notes import Verifier
 from turnlog.audit.proof_events import EventParts, Part, ShownEvent
-from turnlog.audit.proofs import ProofParts, ProofReport, check_parts, proof_pieces
+from turnlog.audit.proofs import ProofParts, ProofReport, proof_pieces
 from turnlog.cli.evidence_page import Shown, page, record_of
 from turnlog.cli.failures import UsageError
 from turnlog.cli.leftovers import naming, remove_leftovers, replace_folder, temporary_folder
 from turnlog.cli.options import Common
+from turnlog.cli.proving import left_open
 from turnlog.cli.targets import behind_links
 from turnlog.cli.text import one_line
 from turnlog.errors import TurnlogError
@@ -39,7 +40,7 @@ Log            {origin}
 Turn           {turn}
 Checkpoint     {size:,} events, root {root}
 Signed by      {signers}
-
+{left_open}
 What is here
 ------------
 
@@ -78,6 +79,8 @@ of it was changed since: not the text, not the times, not what models were sent 
 What it does not show
 ---------------------
 
+- What these events cite and the proof leaves out, such as turns that came before: whoever passes a proof on can cut
+  any event out of it but the last turn. How many that are stands above, if any are, and on the page at each place.
 - What was withheld or erased. It stands as such on the page; a proof does not tell one from the other.
 - What is sealed and was not opened for you. Its encrypted bytes are here, and nobody reads them without the key.
 - That there is nothing else: other turns that continue these, other conversations, other logs.
@@ -93,17 +96,14 @@ Pieces = Iterable[bytes | memoryview]
 """What a file has, in pieces, which are made when they are written."""
 
 
-def evidence_files(proof: ProofParts, verifiers: Sequence[Verifier]) -> dict[str, Pieces]:
+def evidence_files(proof: ProofParts, report: ProofReport, verifiers: Sequence[Verifier]) -> dict[str, Pieces]:
     """Return the files of an evidence folder, by their names in it. Each can be written once.
 
     Args:
         proof: the proof of a turn with its ancestry and its calls.
-        verifiers: the keys to check it with. They go into the folder.
-
-    Raises:
-        ProofError: it does not hold.
+        report: what it proves.
+        verifiers: the keys that it was checked with. They go into the folder.
     """
-    report = check_parts(proof, verifiers)
     shown = [
         Shown(event=one, files=_files(proved, one)) for proved, one in zip(proof.events, report.events, strict=True)
     ]
@@ -166,6 +166,7 @@ def _readme(report: ProofReport) -> str:
         size=checkpoint.size,
         root=written_hash(checkpoint.root),
         signers=", ".join(f"{one_line(one.name)} (key id {one.key_id.hex()})" for one in report.signed.signed_by),
+        left_open="".join(f"Mind that      {line}\n" for line in left_open(report)),
         page=PAGE,
         proof=PROOF,
         checkpoint=CHECKPOINT,

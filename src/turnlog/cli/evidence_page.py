@@ -16,9 +16,9 @@ from msgspec import Struct
 from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.proof_events import Part, ShownEvent
 from turnlog.audit.proofs import ProofReport
-from turnlog.cli.proving import oldest_first
+from turnlog.cli.proving import left_open, oldest_first
 from turnlog.cli.text import cited_as, count, line_pieces, meta_name, one_line, printable, size, timestamp
-from turnlog.events import PARENT, TURN
+from turnlog.events import PARENT, Citation
 from turnlog.events.times import time_of
 from turnlog.model.json_text import UNREADABLE
 from turnlog.model.long_strings import LongStrings
@@ -59,7 +59,8 @@ def page(report: ProofReport, shown: Sequence[Shown]) -> Iterator[str]:
         shown: its events, the one that was asked for first.
     """
     events = {one.event.id: one for one in shown}
-    turns = [events[turn.id] for turn in oldest_first(report.events)]
+    told = oldest_first(report.events)
+    turns, ids = [events[turn.id] for turn in told], {turn.id for turn in told}
     yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
@@ -71,11 +72,11 @@ def page(report: ProofReport, shown: Sequence[Shown]) -> Iterator[str]:
         yield f"{part}\n"
     for turn in turns:
         yield from _turn(turn, events)
-    rest = [one for one in shown if one.event.topic != TURN]
+    rest = [one for one in shown if one.event.id not in ids]
     if rest:
-        yield "<h2>Calls, replies and tool listings</h2>\n<table>\n"
+        yield "<h2>Calls, replies and what else is cited</h2>\n<table>\n"
         for one in rest:
-            yield f"{_row(one)}\n"
+            yield f"{_row(one, events)}\n"
         yield "</table>\n"
     yield "</body>\n</html>\n"
 
@@ -97,6 +98,8 @@ def _head(report: ProofReport, head: Shown, turns: Sequence[Shown]) -> Iterator[
     for name, time_s in report.signed.cosigned_by:
         yield _pair("Witnessed by", f"{name}, {timestamp(time_of(time_s * 1000))}")
     yield "</table>"
+    for line in left_open(report):
+        yield f'<p class="wrong">{_line(line)}</p>'
     yield "<h2>The conversation, oldest first</h2>"
 
 
@@ -113,6 +116,8 @@ def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
     yield f'<span class="of">{_time(event)} <code>{_line(event.id)}</code></span>\n'
     if len(header.parents) > 1:
         yield f"<div class='of'>continues {_line(', '.join(parent.id for parent in header.parents))}</div>\n"
+    for missing in _missing(turn, events):
+        yield f"{missing}\n"
     if "error" in private:
         yield f'<div class="block wrong">failed: {_line(private["error"])}</div>\n'
     if event.withheld:
@@ -188,6 +193,18 @@ def _pre(before: str, text: Iterable[str], behind: str = "</pre>") -> Iterator[s
     yield f"{behind}\n"
 
 
+def _missing(one: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
+    """Yield what an event continues or cites, and the proof leaves out."""
+    for citation in one.event.event.header.citations:
+        if citation.id not in events:
+            how = _line(_relation(citation))
+            yield f'<div class="wrong">{how} <code>{_line(citation.id)}</code>, which is not shown</div>'
+
+
+def _relation(citation: Citation) -> str:
+    return "continues" if citation.relation == PARENT else cited_as(citation.relation)
+
+
 def _evidence(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
     """Yield what a turn came of: what the model was sent, and what it answered."""
     header = turn.event.event.header
@@ -211,13 +228,13 @@ def _details(event: ShownEvent, public: Mapping[str, Any], private: Mapping[str,
     yield '<details class="of"><summary>metadata</summary><table>'
     yield _pair("digest", event.event.digest)
     for citation in event.event.header.citations:
-        yield _pair("continues" if citation.relation == PARENT else cited_as(citation.relation), citation.id)
+        yield _pair(_relation(citation), citation.id)
     for name, value in (*public.items(), *private.items()):
         yield f"<tr><th>{_line(meta_name(name))}</th><td><code>{_json(value)}</code></td></tr>"
     yield "</table></details>"
 
 
-def _row(one: Shown) -> str:
+def _row(one: Shown, events: Mapping[str, Shown]) -> str:
     event = one.event
     links = ", ".join(_link(name) for name, _ in one.files.values())
     public, private = record_of(event.event.header.meta), _private(one)
@@ -231,7 +248,7 @@ def _row(one: Shown) -> str:
     return (
         f'<tr id="{_line(event.id)}"><td>{_time(event)}</td>'
         f"<td>{_line(event.topic)}<br><code>{_line(event.id)}</code></td>"
-        f"<td>{_line(told)}</td><td>{links or nothing}</td></tr>"
+        f"<td>{_line(told)}</td><td>{links or nothing}{''.join(_missing(one, events))}</td></tr>"
     )
 
 

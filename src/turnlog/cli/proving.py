@@ -12,7 +12,14 @@ from cyclopts import Parameter
 
 from turnlog.audit.anchors import read_note_text
 from turnlog.audit.proof_events import ShownEvent
-from turnlog.audit.proofs import CONSISTENCY, PROOF_BYTES_MAX, REST_BYTES_MAX, ProofParts, split_notes
+from turnlog.audit.proofs import (
+    CONSISTENCY,
+    PROOF_BYTES_MAX,
+    REST_BYTES_MAX,
+    ProofParts,
+    ProofReport,
+    split_notes,
+)
 from turnlog.cli.failures import UsageError
 from turnlog.cli.text import count
 from turnlog.errors import ProofError
@@ -159,6 +166,20 @@ def consistency_text(file: BinaryIO) -> str | None:
 def closed_count(proof: ProofParts) -> int:
     """Return of how many events a proof shows only what is sealed."""
     return sum(event.secret is None and (event.private or b"").startswith(SEALED) for event in proof.events)
+
+
+def left_open(report: ProofReport) -> list[str]:
+    """Return what a proof that holds leaves open, a line for each: what it does not show, and whose events it can have.
+
+    Whoever passes a proof on can leave out any event but the first.
+    """
+    found: list[str] = []
+    if report.not_shown:
+        are = "is" if len(report.not_shown) == 1 else "are"
+        found.append(f"{count(len(report.not_shown), 'cited event')} {are} not shown")
+    if report.guests_possible:
+        found.append("events of other logs can be among them: the time of such a one is what that log said")
+    return found
 
 
 def oldest_first(events: Sequence[ShownEvent]) -> list[ShownEvent]:

@@ -11,14 +11,14 @@ from cyclopts import Parameter
 
 from turnlog.audit.checkpoints import open_checkpoint
 from turnlog.audit.notes import Verifier
-from turnlog.audit.proofs import ProofParts, open_parts
+from turnlog.audit.proofs import ProofParts, check_parts, open_parts
 from turnlog.audit.proving import proving
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.evidence import check_folder, evidence_files, write_folder
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, noting, telling, write_json
-from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, proof_file, read_one_note
+from turnlog.cli.proving import CheckpointFile, Withhold, Withholding, left_open, proof_file, read_one_note
 from turnlog.cli.text import count, one_line
 from turnlog.cli.verifiers import read_verifiers
 from turnlog.events import CALL, TURN, Recorded
@@ -63,19 +63,21 @@ def evidence(
     check_folder(output, common, force=force)
     showing = _prove(headish, note, withhold, common) if proof is None else _read(proof, verifiers)
     with showing as (shown, warnings):
-        signed = open_checkpoint(shown.note, verifiers)
-        files = evidence_files(shown, verifiers if key else signed.signed_by)
+        used = verifiers if key else open_checkpoint(shown.note, verifiers).signed_by
+        report = check_parts(shown, used)
+        files = evidence_files(shown, report, used)
         with noting() as done:
             write_folder(output, files, common, force=force)
             done.append(f"{str(output)!r} is made")
     with telling(f"{str(output)!r} is made, but that could not be printed"):
         if common.json:
-            write_json({"folder": str(output), "files": len(files), "events": len(shown.events)})
+            told = {"not_shown": report.not_shown, "guests_possible": report.guests_possible}
+            write_json({"folder": str(output), "files": len(files), "events": len(shown.events), **told})
         else:
             what = f"  {count(len(shown.events), 'event')} shown in {count(len(files), 'file')}"
             screen = Screen.of_stdout()
             screen.line((one_line(str(output)), "bold green"), what)
-            for warning in warnings:
+            for warning in (*warnings, *left_open(report)):
                 screen.text(f"  {warning}", "yellow")
 
 

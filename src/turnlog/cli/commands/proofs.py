@@ -34,6 +34,7 @@ from turnlog.cli.proving import (
     Withholding,
     closed_count,
     consistency_text,
+    left_open,
     oldest_first,
     proof_file,
     read_one_note,
@@ -48,7 +49,6 @@ from turnlog.events.times import time_of
 from turnlog.model.json_text import minify
 from turnlog.model.pieces import check_utf8
 
-_GUESTS = "events of other logs can be among them: the time of such a one is what that log said"
 _REASON_CELLS_MAX = 300
 
 
@@ -211,11 +211,8 @@ def _write_proof(screen: Screen, report: ProofReport) -> None:
     screen.line(("it holds", "bold green"), f"{shown}, the first at global position {report.index + 1} of {total:,}")
     _write_signed(screen, report.signed)
     screen.table([_row(event) for event in report.events])
-    if report.not_shown:
-        are = "is" if len(report.not_shown) == 1 else "are"
-        screen.line(f"  {count(len(report.not_shown), 'cited event')} {are} not shown")
-    if report.guests_possible:
-        screen.line(f"  {_GUESTS}")
+    for line in left_open(report):
+        screen.line(f"  {line}")
 
 
 def _write_content(screen: Screen, event: ShownEvent, payload: Part | None) -> None:
