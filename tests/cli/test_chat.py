@@ -125,14 +125,25 @@ def test_pointer_asks_another_model_from_there_on(turnlog: Command, server: Wire
 def test_back_forks_some_turns_ago(turnlog: Command, server: WireServer) -> None:
     """By one turn without a number: at a question, `/resume` asks it again. The bookmark stays where it was."""
     server.answers += [WIRE.reply(text) for text in ("One.", "Two.", "Again.")]
-    lines = ("First", "Second", "/back", "/resume", "/bookmark a", "/back 3", "/show", "/back 0", "/back 9")
+    lines = (
+        "First",
+        "Second",
+        "/back",
+        "/resume",
+        "/bookmark a",
+        "/back 3",
+        "/show",
+        "/back 0",
+        f"/back {'1' * 5000}",
+        "/back 9",
+    )
     outcome = chat(turnlog, *lines)
     assert said(turnlog) == ["First", "One.", "Second", "Two."]
     assert said(turnlog, "a") == ["First", "One.", "Second", "Again."]
     assert outcome.text == "One.\nTwo.\nAgain.\nFirst\n"
-    refused = outcome.stderr.splitlines()[-3:-1]
-    assert refused[0] == "/back needs a number of turns: 1 or more"
-    assert refused[1].startswith("turnlog: ")
+    refused = outcome.stderr.splitlines()[-4:-1]
+    assert refused[:2] == ["/back needs a number of turns: 1 or more, in 18 digits at most"] * 2
+    assert refused[2].startswith("turnlog: ")
     assert chat(turnlog, "/back").stderr.splitlines()[1] == "there is nothing to go back from"
 
 
@@ -154,6 +165,35 @@ def test_files_and_a_system_prompt_go_before_the_next_message(
     assert b"Be kind." in server.received[-1].body
     assert "goes before the next message: a.png (8 B)\ngoes before the next message: b c.png (8 B)\n" in outcome.stderr
     assert f"turnlog: document '{tmp_path}/nix' cannot be read: no such file or directory\n" in outcome.stderr
+
+
+def test_a_file_that_cannot_be_attached_ends_no_chat(turnlog: Command, server: WireServer, tmp_path: Path) -> None:
+    """Whatever is wrong with its name, and when it goes away after it was named: one line, and the session goes on."""
+    server.answers.append(WIRE.reply("One."))
+    gone, long = tmp_path / "gone.txt", "a" * 300
+    gone.write_text("Milk.")
+    steps = {
+        "/attach ~nobody-of-this-name/x": "'~nobody-of-this-name/x': nobody of that name has a home folder here\n",
+        f"/attach {long}": f"document '{long}' cannot be read: file name too long\n",
+        f"/attach {gone}": "gone.txt (5 B)\n",
+        "/attach": "gone.txt cannot be read any more (no such file or directory): /detach, or put it back\n",
+        "First": f"turnlog: document '{gone}' cannot be read: no such file or directory\n",
+        "/detach": "no file goes before the next message\n",
+        "Second": "One.\n",
+    }
+    with Terminal(turnlog, "chat", "-p", "kilo", OPENAI_API_KEY=KEY) as terminal:
+        for line, answer in steps.items():
+            terminal.expect(" > ")
+            if line == "/attach":
+                gone.unlink()
+            terminal.send(f"{line}\n")
+            terminal.expect(answer)
+        terminal.expect(" > ")
+        terminal.send(CTRL_D)
+        _, status = terminal.end()
+    assert status == 0
+    with TurnLog.open(turnlog.url) as log:
+        assert [turn.meta.role for turn in log.latest(9)] == ["user", "assistant"]
 
 
 def test_request_shows_what_was_sent(turnlog: Command, server: WireServer, tmp_path: Path) -> None:

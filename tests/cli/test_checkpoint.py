@@ -1,6 +1,7 @@
 """`turnlog checkpoint`: sign, keep, write elsewhere, list, show, cosign; and checkpoints that come by themselves."""
 
 import os
+import shlex
 import sqlite3
 import stat
 import subprocess
@@ -191,6 +192,27 @@ def test_checkpoints_come_by_themselves(turnlog: SigningCommand) -> None:
     )
     line = turnlog.refused("add", "more", TURNLOG_CHECKPOINT_EVERY="often")
     assert "TURNLOG_CHECKPOINT_EVERY is 'often'" in line
+
+
+def test_what_a_place_says_commands_no_terminal(turnlog: SigningCommand) -> None:
+    """It fails with what it likes on standard error: that is told on one line, and the turn is recorded."""
+    turnlog.ok("checkpoint")
+    place = "command:sh -c 'printf \"a\\033[2Jb\\rc\" >&2; exit 3'"
+    every = {"TURNLOG_CHECKPOINT_EVERY": "1", "TURNLOG_CHECKPOINT_TO": shlex.quote(place)}
+    outcome = turnlog("add", "more", "--continues", "main", **every)
+    assert outcome.status == 0
+    [line] = outcome.stderr.splitlines()
+    assert line.startswith("turnlog: a checkpoint failed: ")
+    assert line.endswith("command:sh: it ended with status 3: a\\x1b[2Jb\\x0dc")
+
+
+def test_home_folder_of_nobody_is_no_place(turnlog: SigningCommand) -> None:
+    """One line, wherever it is named."""
+    place = "~nobody-of-this-name/notes"
+    line = f"{place!r}: nobody of that name has a home folder here"
+    assert turnlog.refused("checkpoint", "--to", place) == line
+    every = {"TURNLOG_CHECKPOINT_EVERY": "1", "TURNLOG_CHECKPOINT_TO": f"'{place}'"}
+    assert turnlog.refused("add", "more", **every) == line
 
 
 def test_id_is_printed_before_a_place_outside_is_done(turnlog: SigningCommand) -> None:

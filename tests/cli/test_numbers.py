@@ -1,5 +1,6 @@
 """Numbers on the command line."""
 
+import sys
 from collections.abc import Iterator
 from typing import get_args
 
@@ -52,6 +53,21 @@ def test_what_is_no_integer_is_refused(command: tuple[str, ...]) -> None:
     _, bound, _ = app.parse_args([*command, "1_000"], exit_on_error=False, print_error=False)
     values = [vars(value) if hasattr(value, "__dict__") else {"": value} for value in bound.arguments.values()]
     assert any(1000 in group.values() for group in values)
+
+
+@pytest.mark.parametrize("limit", [sys.maxsize + 1, 10**40])
+def test_more_than_there_can_be_is_all(turnlog: Command, limit: int) -> None:
+    """Of whatever is listed: a number that is too large for the machine is no other than one that is not."""
+    turnlog.ok("add", "one", "--bookmark", "main")
+    turnlog.ok("add", "two", "--continues", "main")
+    for command in (
+        *(["tail"], ["bookmarks"], ["threads", "--json"], ["log", "--json"], ["log", "main", "--json"]),
+        *(["ancestry", "main", "--json"], ["children", "main~1", "--json"], ["export"]),
+    ):
+        outcome = turnlog(*command, "-n", str(limit))
+        assert outcome == turnlog(*command, "-n", "1000")
+        assert outcome.status == 0
+        assert outcome.stdout
 
 
 def test_refusal_is_one_line(turnlog: Command) -> None:

@@ -322,6 +322,30 @@ def test_no_text_passes_for_a_line_of_turnlogs_own(turnlog: Command, tmp_path: P
     assert rows[1].startswith("\\[main] ── user.txt (text/plain")
 
 
+def test_no_name_passes_for_what_stands_for_content(turnlog: Command) -> None:
+    """That of a provider, or the media type of a document, which stand at the beginning of a line."""
+    foreign = {"type": "native", "provider": "erased)\n→ bash x", "block": {"a": 1}}
+    source = {"type": "base64", "media_type": "sealed, and its key is not here)", "data": "aGk="}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": [foreign]}
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn([foreign, {"type": "document", "source": source}, result], bookmark="main")
+        log.add_turn([foreign | {"provider": "damaged)"}], role="assistant", continues="main")
+        log.add_turn([foreign | {"provider": "mine"}], continues="main")
+    lines = turnlog.ok("context", "main").text.splitlines()
+    assert lines[1:5] == [
+        '\\(erased) → bash x block) {"a":1}',
+        "\\(sealed, and its key is not here), 2 B)",
+        "← 1 block",
+        '\\(erased) → bash x block) {"a":1}',
+    ]
+    rows = [line.partition("Z  ")[2] for line in turnlog.ok("ancestry", "main").text.splitlines()]
+    assert rows == [
+        '\\(erased) → bash x block) {"a":1} (and 2 more)',
+        '\\(damaged) block) {"a":1}',
+        '[main] (mine block) {"a":1}',
+    ]
+
+
 def test_context_prints_all_of_a_turn_where_that_is_asked_for(turnlog: Command) -> None:
     """Results of tools, calls and thinking, whole."""
     said = "\n".join(f"line {number}" for number in range(40))

@@ -77,6 +77,22 @@ def test_text_that_commands_a_terminal_is_spelled_out(turnlog: Command) -> None:
     assert '  cwd: " /tmp\\r"\n' in text
 
 
+def test_nothing_that_is_confirmed_is_unseen(turnlog: Command) -> None:
+    """What joins letters, a soft hyphen, a blank of Braille: as where a call of a tool is approved."""
+    with TurnLog.open("memory://") as log:
+        log.servers.set("fs", ["ru\u00adn", "a\u200db\ufe0f", "\u2800"], cwd="/tm\u200dp")
+        content = exported(log)
+    with TurnLog.open(turnlog.url) as log:
+        log.import_turnlog(io.BytesIO(content))
+    for arguments in (["registers"], ["registers", "trust", "--all", "--yes"]):
+        text = turnlog.ok(*arguments).text
+        assert '  command: ["ru\\xadn","a\\u200db\\ufe0f","\\u2800"]\n' in text
+        assert '  cwd: "/tm\\u200dp"\n' in text
+    assert turnlog.ok("mcp").text == "fs  'ru\\xadn' 'a\\u200db\\ufe0f' '\\u2800'  in /tm\\u200dp\n"
+    said = turnlog.ok("mcp", "register", "x", "ru\u00adn").text
+    assert said == "registered x  'ru\\xadn'\n"
+
+
 def test_none_is_said(turnlog: Command) -> None:
     """Beside the output, which is empty."""
     with TurnLog.open(turnlog.url) as log:

@@ -215,6 +215,8 @@ def test_run_says_why_a_reply_is_not_what_was_asked_for(turnlog: Command, server
         ),
         ("true", "--schema: expected a JSON Schema, a JSON object, got bool"),
         ("[]", "--schema: expected a JSON Schema, a JSON object, got list"),
+        (f'["{"a" * 300}"]', "--schema: expected a JSON Schema, a JSON object, got list"),
+        ("1" * 300, "--schema: expected a JSON Schema, a JSON object, got int"),
         ('{"type":"nix"}', "output: no JSON Schema: type: 'nix' is not valid under any of the given schemas"),
     ],
 )

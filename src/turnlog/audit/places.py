@@ -12,6 +12,7 @@ from typing import Protocol
 from turnlog.audit import shared_files
 from turnlog.audit.posting import TIMEOUT_S, post
 from turnlog.errors import PlaceError, os_reason
+from turnlog.home import in_home
 from turnlog.store.files import FILE_MODE, OWN, make_folders, not_a_file, sync_folder
 from turnlog.web_address import parsed, shown_server
 
@@ -54,7 +55,7 @@ def parse_place(text: str) -> Place:
         raise PlaceError("a place for checkpoints is a path, command:… or https://…")
     if "://" in text:
         raise PlaceError(f"{text!r}: a place is a path, command:… or https://…")
-    path = Path(text).expanduser()
+    path = in_home(text, PlaceError)
     return Folder(path) if text.endswith("/") or path.is_dir() else AppendOnlyFile(path)
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 
-from turnlog.cli.failures import UsageError
+from turnlog.cli.failures import UsageError, error_said
 from turnlog.cli.output import note
 from turnlog.log import TurnLog
 
@@ -53,7 +53,7 @@ def keep_checkpoints(log: TurnLog) -> None:
         known=own,
         heads=default_signed_heads(os.environ),
         at_end=False,
-        on_error=lambda error: note(f"a checkpoint failed: {error}"),
+        on_error=lambda error: note(f"a checkpoint failed: {error_said(error)}"),
     )
 
 

@@ -56,12 +56,10 @@ def error_line(error: BaseException | str) -> str:
 
 def error_said(error: BaseException | str) -> str:
     """Return what an error says, as one line, with options in place of arguments of Python."""
-    if isinstance(error, OSError):
-        message = _os_message(error)
-    else:
-        notes: Sequence[str] = getattr(error, "__notes__", ())
-        nameless = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
-        message = "; ".join([str(error) or nameless, *notes])
+    notes: Sequence[str] = getattr(error, "__notes__", ())
+    nameless = "out of memory" if isinstance(error, MemoryError) else type(error).__name__
+    said = _os_message(error) if isinstance(error, OSError) else str(error) or nameless
+    message = "; ".join([said, *notes])
     if isinstance(error, UnsupportedContentError):
         message = message.replace("on_loss='report'", "--on-loss report")
     if isinstance(error, ProviderError) and (when := from_when(error.retry_after_s)):

@@ -196,7 +196,8 @@ class BookmarkListing(TurnListing):
         at = transaction.located({each.turn for each in found})
         latest = sorted(found, key=lambda each: at[each.turn].global_position if each.turn in at else 0)[::-1]
         wanted = (each for each in latest if fits is None or fits(turn_of(find_turn(transaction, each.turn))))
-        kept = {each.name for each in islice(wanted, self.limit)}
+        most = len(latest) if self.limit is None else min(self.limit, len(latest))
+        kept = {each.name for each in islice(wanted, most)}
         return [each for each in found if each.name in kept]
 
 

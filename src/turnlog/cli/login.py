@@ -19,7 +19,7 @@ from turnlog.agent.mcp.grants import Grant
 from turnlog.agent.mcp.launch import launch
 from turnlog.cli.failures import UsageError
 from turnlog.cli.output import note
-from turnlog.cli.text import one_line
+from turnlog.cli.text import one_line, to_decide_on
 from turnlog.errors import os_reason
 from turnlog.model import ServerMeta
 
@@ -82,7 +82,7 @@ class Browser:
         """Say where to log in, and open it."""
         self._answer = self._loop.create_future()
         self._state = next(iter(parse_qs(urlsplit(url).query).get("state", [])), None)
-        note(f"log in here: {one_line(url)}")
+        note(f"log in here: {to_decide_on(url)}")
         if self._opens:
             # Some programs that open a browser end with it: nobody waits for them.
             threading.Thread(target=_open, args=(url,), daemon=True).start()

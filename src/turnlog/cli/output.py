@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from turnlog.cli.failures import UntoldError, UsageError
 from turnlog.cli.first_sign import erase_first_sign
-from turnlog.cli.text import fit, json_printable, line_pieces, on_line, pad, printable
+from turnlog.cli.text import fit, json_printable, line_pieces, on_line, one_line, pad, printable
 from turnlog.errors import os_reason
 from turnlog.ids import ID_CHARACTERS
 from turnlog.model.binary_files import whole_writes
@@ -287,13 +287,15 @@ def write_json_lines(values: Iterable[object]) -> None:
 def note(message: str) -> None:
     """Tell people something beside the output: one line on standard error. Where nobody reads it, nothing is told.
 
+    What would command a terminal is spelled out, and line feeds become blanks, whatever a message is made of.
+
     Where both go to one file or pipe it stands behind what was printed before.
     """
     erase_first_sign()
     with suppress(OSError):  # what cannot be printed is found when the command ends
         sys.stdout.flush()
     with suppress(OSError):
-        sys.stderr.write(f"turnlog: {message}\n")
+        sys.stderr.write(f"turnlog: {one_line(message)}\n")
         sys.stderr.flush()
 
 

@@ -49,7 +49,7 @@ def parse_schema(given: str) -> Output[Any]:
         UsageError: the file cannot be read, is not a JSON object, or has a key twice.
         MetaError: it is no JSON Schema.
     """
-    is_text = given.lstrip().startswith("{") or (_is_json(given) and not Path(given).exists())
+    is_text = given.lstrip().startswith("{") or (_is_json(given) and not _is_path(given))
     where = "--schema" if is_text else given
     try:
         text = given if is_text else Path(given).read_text(encoding="utf-8")
@@ -73,6 +73,13 @@ def _is_json(given: str) -> bool:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return True
+
+
+def _is_path(given: str) -> bool:
+    try:
+        return Path(given).exists()
+    except OSError:  # no file can have such a name, or nobody here may look
+        return False
 
 
 def seconds(timeout: float, option: str = "--timeout") -> float:

@@ -145,7 +145,7 @@ def of_block(block: Block) -> str:
         case Document():
             return of_document(block.source.media_type, block.source.size)
         case Native():
-            return f"({one_line(block.provider)} block) {_start(block.block)}"
+            return said_in_row(f"({one_line(block.provider)} block) {_start(block.block)}")
 
 
 def _start(raw: Raw) -> str:
@@ -162,4 +162,4 @@ def _tool_result(block: ToolResult) -> str:
 
 def of_document(media_type: str, count: int) -> str:
     """Return a document of so many bytes as a line."""
-    return f"({one_line(media_type)}, {size(count)})"
+    return said_in_row(f"({one_line(media_type)}, {size(count)})")

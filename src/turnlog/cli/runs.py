@@ -33,7 +33,6 @@ from turnlog.cli.options import Common
 from turnlog.cli.output import note
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.resources import parse_resources
-from turnlog.cli.text import one_line
 from turnlog.cli.turn_options import PlaceOptions, RedactOptions, ThreadOptions
 from turnlog.cli.usage import STANDARD_STREAM, named_file, options
 from turnlog.errors import RunError
@@ -212,7 +211,7 @@ class RunOptions(RedactOptions, ThreadOptions, PlaceOptions, ModelOptions):  # i
         """
         done = log.servers.set_all(self.configured) if self.mcp_config else []
         for line in (line for config in self.configs for line in config.notes):
-            note(one_line(line))
+            note(line)
         if done:
             note(f"registered {', '.join(meta.name for meta in done)}: `turnlog mcp` lists the MCP servers")
 

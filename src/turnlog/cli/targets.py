@@ -13,6 +13,7 @@ from typing import BinaryIO
 from turnlog.cli.failures import UsageError
 from turnlog.cli.leftovers import naming, remove_leftovers, temporary_file
 from turnlog.cli.options import Common
+from turnlog.home import in_home
 from turnlog.store import parse_url
 from turnlog.store.files import FILE_MODE, sync_folder, take_name
 from turnlog.store.sqlite.store import PAYLOAD_FOLDER_SUFFIX
@@ -56,10 +57,10 @@ def check_place(text: str, common: Common) -> None:
     """Check that a place for checkpoints is none of the store's own files.
 
     Raises:
-        UsageError: it is one.
+        UsageError: it is one, or in the home folder of nobody.
     """
     if not text.startswith("command:") and "://" not in text:
-        _check_outside(Path(text).expanduser(), text, common)
+        _check_outside(in_home(text, UsageError), text, common)
 
 
 def check_folder(folder: str, common: Common) -> None:

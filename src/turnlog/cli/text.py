@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -20,13 +20,26 @@ _UNSEEN = re.compile(
     r"\U0001d173-\U0001d17a]"
 )
 """What scripts, emoji and music need, and is not seen by itself."""
-_DASHES = dict.fromkeys("━┄┅┈┉╌╍⎯", "─")
-_OURS = ("──", "→ ", "← ", "(erased", "(sealed", "(thinking")
+_BRAILLE_BLANK = "\u2800"
+_HEADER = "── "
+_OURS = (_HEADER, "→ ", "← ", "(erased", "(sealed", "(thinking")
 _MARKS = ("[", "→ ", "← ", "✗ ", "(damaged", "(erased", "(meta", "(sealed", "(thinking")
-_SIGNS_MAX = max(map(len, (*_OURS, *_MARKS)))
+_BEGINNINGS = {own[:end] for own in (*_OURS, *_MARKS) for end in range(1, len(own) + 1)}
+_LOOKS = {
+    # Lines in the middle of a cell, from edge to edge or nearly: two in a row are that of a header, for which hyphens
+    # are too short. Of the wide ones one is enough.
+    **dict.fromkeys("━┄┅┈┉╌╍╴╶╸╺╼╾⎯⎻⎼‒–—―﹘−ｰￚꟷⲺⲻ", "─"),  # noqa: RUF001 - that they look alike is why they are here
+    **dict.fromkeys("⸺⸻－ー一⼀㇐ㅡ⚊➖", "──"),  # noqa: RUF001 - as above
+    **dict.fromkeys("⟶⭢￫🡒", "→"),
+    **dict.fromkeys("⟵⭠￩🡐", "←"),
+    **dict.fromkeys("✕✖✘🗴🗶", "✗"),
+    **dict.fromkeys("（﹙❨❪⟮", "("),  # noqa: RUF001 - as above
+    **dict(zip("аеԁɡһіӏѕⅰⅼⅾ", "aedghilsild", strict=True)),  # noqa: RUF001 - no eye tells them from Latin letters
+}
+"""What else looks like a sign of turnlog's own lines."""
 # One class of characters, and the rest of what decides without a pattern: to compile that took a tenth of a command.
-# What has no cell is no character of a word.
-_PERHAPS_OURS = re.compile(r"^(?:[\\(]|[^\x00-\x7f\w])", re.MULTILINE)
+# Of the characters of words, jamo have no cell where they stand by themselves, and some look like dashes.
+_PERHAPS_OURS = re.compile(r"^(?:[\\(\u1161-\u11ff\ud7b0-\ud7fbー一ㅡｰￚꟷⲺⲻ]|[^\x00-\x7f\w])", re.MULTILINE)  # noqa: RUF001 - as above
 _PARTS_NAMES = re.compile(r"[\[\],\\]")
 _BACKSLASHED = r"\\\g<0>"
 _BLANKS = re.compile(r"[\t\n ]+")
@@ -96,28 +109,45 @@ def _spelled(found: re.Match[str]) -> str:
 def said_in_lines(text: str) -> str:
     """Return printable text in which no line can pass for one of turnlog's own: a backslash stands before it.
 
-    Its own are headers of turns, calls of tools and their results, and what stands for content that is not there.
+    Its own are headers of turns, calls of tools and their results, and what stands for content that is not there. A
+    line ends with a line feed: where a terminal goes on below with one that is too wide for it is not known here.
     """
     return _PERHAPS_OURS.sub(_backslashed, text)
 
 
 def _backslashed(found: re.Match[str]) -> str:
-    return f"\\{found[0]}" if _seen(found.string, found.start()).startswith(_OURS) else found[0]
+    return f"\\{found[0]}" if _passes_for(_OURS, found.string, found.start()) else found[0]
 
 
-def _seen(text: str, start: int = 0) -> str:
-    """Return how a line of a text begins for the eye: its first characters with a cell, without backslashes before.
+def _passes_for(own: Sequence[str], text: str, start: int = 0) -> bool:
+    """Tell whether a line of a text begins for the eye as one of turnlog's own does, but for backslashes before.
 
-    Between the characters of a header, what has none could not be told from nothing.
+    Between the characters of a header, what has no cell could not be told from nothing.
     """
-    seen = ""
-    for place in range(start, len(text)):
-        sign = text[place]
-        if sign == "\n" or len(seen) == _SIGNS_MAX:
-            break
-        if not _UNSEEN.match(sign) and cell_len(sign) and (seen or sign != "\\"):
-            seen += _DASHES.get(sign, sign)
-    return seen
+    line, seen = text[start : start + _LINE_CHARACTERS_MAX].partition("\n")[0], ""
+    for sign in line:
+        look = _look(sign)
+        if sign == _BRAILLE_BLANK and f"{seen} " in _BEGINNINGS:
+            look = " "
+        if not look or (sign == "\\" and not seen):
+            continue
+        if seen == _HEADER:
+            return look == " " or cell_len(sign) == 1  # a Latin word is next, and none of a Chinese text
+        seen += look
+        if seen in own and seen != _HEADER:
+            return True
+        if seen not in _BEGINNINGS:
+            return False
+    return seen == _HEADER or len(line) == _LINE_CHARACTERS_MAX  # in which there is nearly nothing to see
+
+
+def _look(sign: str) -> str:
+    """Return what a character looks like, or nothing for one that is not seen."""
+    if sign.isspace():
+        return " "
+    if sign.isascii():
+        return sign
+    return _LOOKS.get(sign) or (sign if cell_len(sign) and not _UNSEEN.match(sign) else "")
 
 
 def said_pieces(texts: Iterable[str], lead: str = "") -> Iterator[str]:
@@ -203,7 +233,7 @@ def first_lines(pieces: Iterable[str], lines: int) -> Iterator[str]:
 
 def said_in_row(text: str) -> str:
     """Return the first line of a text as it stands in a row of a list, where bookmarks are marked too."""
-    return f"\\{text}" if not text[:1].isalnum() and _seen(text).startswith(_MARKS) else text
+    return f"\\{text}" if _passes_for(_MARKS, text) else text
 
 
 def marked(names: Iterable[str]) -> str:

@@ -74,7 +74,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         start = transaction.log_end()
         events = transaction.log_backwards(start + 1, topics=self.topics)
         wanted = (each for each in events if selector is None or selector.has(transaction, each))
-        for each in islice(wanted, count):
+        for each in islice(wanted, min(count, start)):  # there are no more, and it takes no number that is too large
             start = each.global_position - 1
         return start
 

@@ -172,7 +172,9 @@ def test_folder_of_checkpoints_is_its_owners_alone(log: TurnLog, tmp_path: Path)
     assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a", "a/b")] == [0o700, 0o700]
 
 
-@pytest.mark.parametrize("text", ["", "command:", "command:'", "\0", "http://", "http://[", "http://a:b"])
+@pytest.mark.parametrize(
+    "text", ["", "command:", "command:'", "\0", "http://", "http://[", "http://a:b", "~nobody-of-this-name/x"]
+)
 def test_what_is_no_place_is_refused(text: str) -> None:
     """With one line that says what is."""
     with pytest.raises(PlaceError):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +19,7 @@ from msgspec import Struct
 
 from turnlog.agent.mcp.config_text import Texts, inputs_of
 from turnlog.errors import MetaError, SecretError, os_reason
+from turnlog.home import in_home
 from turnlog.model import ServerMeta
 from turnlog.record.secret_forms import masked_forms
 from turnlog.record.secrets import refuse_secrets_in_url
@@ -194,10 +196,7 @@ class _Server:
                 env_values[name] = value
         cwd = self._text("cwd")
         if cwd is not None and not cwd.startswith(("/", "${")):
-            try:
-                cwd = str(self._texts.workspace / Path(cwd).expanduser())
-            except RuntimeError as error:
-                raise self._wrong("cwd", f"{cwd!r}: nobody of that name has a home folder here") from error
+            cwd = str(self._texts.workspace / in_home(cwd, partial(self._wrong, "cwd")))
         return msgspec.structs.replace(
             meta,
             command=command,

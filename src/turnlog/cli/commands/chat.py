@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from turnlog.cli.approval import Approval
 from turnlog.cli.blocks import Content
 from turnlog.cli.chat_place import Place
 from turnlog.cli.commands.run import not_printed, report
-from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, error_line
+from turnlog.cli.failures import EXIT_INTERRUPTED, EXIT_USAGE, UsageError, error_line
 from turnlog.cli.hidden_turns import telling_of_hidden
 from turnlog.cli.interrupts import what_stopped
 from turnlog.cli.json_text import shortened
@@ -31,7 +32,8 @@ from turnlog.cli.resources import read_resources
 from turnlog.cli.runs import RunArguments, RunOptions, check_servers
 from turnlog.cli.text import first_line, one_line, printable, quoted, size
 from turnlog.cli.typed import Prompt
-from turnlog.errors import StoreError, TurnlogError
+from turnlog.errors import StoreError, TurnlogError, os_reason
+from turnlog.home import in_home
 from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.model import Message, ServerMeta, Text
@@ -42,6 +44,8 @@ from turnlog.turn import Turn
 _OPTIONS = RunOptions()
 _INHERITED = {"pointer": "provider_ptr", "servers": "servers", "search": "search", "tool_mode": "tool_mode"}
 """Arguments of a run that hold from there on, and the inherited options that they are written as."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
 
 
 def chat(*, options: RunOptions = _OPTIONS, common: Common = COMMON) -> int:
@@ -111,6 +115,24 @@ def _check_model(log: TurnLog, arguments: RunArguments) -> None:
     pointer, provider, model = arguments["pointer"], arguments["provider"], arguments["model"]
     if (pointer, provider, model) != (None, None, None):
         find_target(log, Named.of(arguments["ask"], pointer=pointer, provider=provider, model=model), {})
+
+
+def _named_files(text: str) -> list[Path]:
+    """Return the files that a line names. Whether they can be read is not known yet.
+
+    Raises:
+        UsageError: one is in the home folder of nobody.
+    """
+    with suppress(OSError, UsageError):
+        whole = in_home(text, UsageError)
+        if whole.is_file():
+            return [whole]
+    try:
+        # A terminal that a file is dropped on writes its path with quotes or backslashes.
+        names = shlex.split(text)
+    except ValueError:
+        names = [text]
+    return [in_home(name, UsageError) for name in names]
 
 
 class _Leave(Exception):  # noqa: N818 - no error, but the way out of the session
@@ -353,8 +375,8 @@ class _Session:
     def _back(self, turns: str) -> None:
         if len(self.place.at) != 1:
             self._live.line(("there is nothing to go back from", "dim"))
-        elif turns and not (turns.isdecimal() and int(turns)):
-            self._live.line(("/back needs a number of turns: 1 or more", "red"))
+        elif turns and not _NUMBER.fullmatch(turns):
+            self._live.line(("/back needs a number of turns: 1 or more, in 18 digits at most", "red"))
         else:
             self._go_to((self._log.turn(f"{self._log.turn(self.place.at[0]).id}~{turns or 1}").id,))
 
@@ -402,16 +424,17 @@ class _Session:
     # What goes before the next message
 
     def _attach(self, rest: str) -> None:
-        try:
-            # A terminal that a file is dropped on writes its path with quotes or backslashes.
-            names = [rest] if Path(rest).expanduser().is_file() else shlex.split(rest)
-        except ValueError:
-            names = [rest]
-        found = [Path(name).expanduser() for name in names]
+        found = _named_files(rest)
         Opening(content="", attachments=found).before(self._log, ())
         self.attachments += found
         for file in self.attachments:
-            file_bytes = len(file.payload) if isinstance(file, Attached) else file.stat().st_size
+            try:
+                file_bytes = len(file.payload) if isinstance(file, Attached) else file.stat().st_size
+            except OSError as error:
+                gone = f"{one_line(file.name)} cannot be read any more ({os_reason(error)}): /detach, or put it back"
+                self._live.line((gone, "red"))
+                self.status = EXIT_USAGE
+                continue
             said = f"{one_line(file.name)} ({size(file_bytes)})"
             self._live.line(("goes before the next message: ", "dim"), (said, ""))
         if not self.attachments:

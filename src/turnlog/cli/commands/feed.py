@@ -280,7 +280,7 @@ def _note_retry(error: TurnlogError, seconds: float) -> None:
 
 
 def _note_said(said: str) -> None:
-    note(one_line(said))
+    note(said)
 
 
 def _write(status: FeedStatus, sink: Sink, common: Common) -> None:

@@ -25,7 +25,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, check_output, note, telling, write_json, write_json_lines
 from turnlog.cli.parameters import seconds
 from turnlog.cli.registers import tell_unusable
-from turnlog.cli.text import one_line, printable
+from turnlog.cli.text import one_line, printable, to_decide_on
 from turnlog.cli.usage import STANDARD_STREAM, named_file
 from turnlog.log import TurnLog
 from turnlog.model import ServerMeta, Tool, content_bytes
@@ -157,10 +157,8 @@ def register(  # noqa: PLR0913 - one option for each thing that can be said of a
         if common.json:
             write_json(_record(meta))
             return
-        Screen.of_stdout().line(
-            ("registered ", "dim"), (one_line(name), "bold green"), "  ", one_line(_where(meta)), ("  ", "dim"),
-            (one_line(_details(meta)), "dim"),
-        )  # fmt: skip
+        shown, where, details = _row(meta)
+        Screen.of_stdout().line(("registered ", "dim"), shown, "  ", where, ("  ", "dim"), details)
 
 
 @app.command(name="import")
@@ -199,7 +197,7 @@ def import_(
     unchanged = [meta.name for meta in config.servers if meta not in done]
     with telling(f"the servers of {str(file)!r} are registered, and that is recorded, but could not be printed"):
         for line in (*config.notes, *unset_variables(config.servers)):
-            note(one_line(line))
+            note(line)
         if common.json:
             write_json({"registered": [_record(meta) for meta in done], "unchanged": unchanged, "dry_run": dry_run})
             return
@@ -242,7 +240,7 @@ def tools(name: Annotated[str, SERVER], /, *, common: Common = COMMON) -> None:
     with OwnLoop() as loop:
         found, notes = loop.run(_listed(meta))
     for line in notes:
-        note(one_line(line))
+        note(line)
     if common.json:
         write_json_lines(
             msgspec.json.decode(msgspec.json.encode(tool), type=dict[str, Raw]) | {"tool": own} for tool, own in found
@@ -451,7 +449,9 @@ def _record(meta: ServerMeta) -> dict[str, Any]:
 
 
 def _row(meta: ServerMeta) -> list[Piece]:
-    return [(one_line(meta.name), "bold green"), one_line(_where(meta)), (one_line(_details(meta)), "dim")]
+    """Return what is shown of a server. Nothing in it is unseen: it says what runs here."""
+    name, where, details = (to_decide_on(one_line(text)) for text in (meta.name, _where(meta), _details(meta)))
+    return [(name, "bold green"), where, (details, "dim")]
 
 
 def _where(meta: ServerMeta) -> str:

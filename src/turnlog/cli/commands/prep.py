@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import binary_output, note, write_json
-from turnlog.cli.text import one_line, text_before_end
+from turnlog.cli.text import text_before_end
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.interop.prep import BYTES_MAX, context_document, parse_paths, read_origin
 
@@ -61,7 +61,7 @@ def prep(
         bytes_max=bytes_max,
     )
     for line in document.notes:
-        note(one_line(line))
+        note(line)
     if common.json:
         write_json({"document": document.xml.decode(), "notes": document.notes})
     else:

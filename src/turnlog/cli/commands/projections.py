@@ -158,7 +158,7 @@ def _write(statuses: Sequence[Status], common: Common) -> int:
         Screen.of_stdout().table([_row(each) for each in statuses])
         for each in statuses:
             if each.error is not None and each.paused_at is None:
-                note(one_line(each.error))
+                note(each.error)
             elif each.error is not None:
                 note(
                     f"{each.name} is paused at global position {each.paused_at:,}, event {each.paused_event}: "

@@ -55,8 +55,8 @@ def context(
 ) -> None:
     r"""Print the context window of a turn: what a model saw, or would see, when asked to go on from there.
 
-    A line of a text that looks like one of turnlog's own (`── user`, `→ tool`) has a backslash before it. With --json:
-    the window, whole.
+    A line of a text that begins as one of turnlog's own (`── user`, `→ tool`) has a backslash before it. One that is
+    too wide for the terminal goes on below without. With --json: the window, whole.
 
     Parameters
     ----------

@@ -172,7 +172,11 @@ def not_printed(error: OSError, where: str) -> int:
 
     Raises:
         UntoldError: it is not that whoever read the output has closed it.
+        OSError: it is of a file, and not of the output. A note says where.
     """
+    if error.filename is not None:
+        error.add_note(where)
+        raise error
     abandon_output()
     if isinstance(error, BrokenPipeError):  # `turnlog run … | head`
         note(f"stopped: whoever read the output has closed it; {where}")

@@ -82,7 +82,7 @@ def import_files(
     except TurnlogError as error:
         raise UsageError(error_said(error)) from error
     for what in found.failed:
-        note(one_line(what))
+        note(what)
     named = {each.path: each.format for each in found.files}
     exported = [path for path, each in named.items() if each == TURNLOG]
     if exported and redact.redact:
