@@ -940,14 +940,15 @@ class TurnLog:
         The next turn behind that run cites the summary, and so all windows from that turn on have the first turns,
         the summary and the last turns. Nothing is deleted, and the window of no turn that there is changes;
         `context(…, summaries=False)` shows all turns. A later summary covers an earlier one with what it stands for.
-        The run is never cut between a tool call and its result, nor inside a step of the model.
+        The run is never cut between a tool call and its result, nor inside a step of the model, nor in a branch that
+        was merged: such a branch is covered as a whole, or stays.
 
         Args:
             headish: the turn whose window is to become shorter, by id or bookmark.
             text: what the summary says.
             summarize: writes it, given the window up to the last turn that it will cover: returns the text, or a
                 `SummaryText` that also names the turn of the model that says it. It may record turns of its own.
-            keep_first: how many turns at the beginning stay, where nothing is summarized yet.
+            keep_first: how many turns at the beginning stay; what a summary stands for already does not come back.
             keep_last: how many turns at the end stay.
             min_turns: do nothing where fewer turns could be covered anew.
             max_turns: cover at most so many anew; None for no limit.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -16,7 +16,7 @@ from turnlog.context.cuts import NotCompacted, Policy, Run, choose_run
 from turnlog.context.projector import Projector
 from turnlog.errors import ContentError, MetaError
 from turnlog.events import SUMMARY, Recorded
-from turnlog.model import ContextWindow, Message
+from turnlog.model import ContextWindow, Message, Text, decode_content
 from turnlog.record import Redaction, find_turn
 from turnlog.record.compaction import (
     SummaryDraft,
@@ -55,7 +55,7 @@ class CompactionReport(Struct, frozen=True, kw_only=True):
         turns: how many turns it covers.
         new_turns: how many of them no summary stood for before.
         earlier: the summary that stood for the others.
-        text: what it says.
+        text: what it says, as it is recorded: without what was redacted.
         messages_before: how many messages the window of the next turn would have had, without that turn's own.
         messages_after: how many it has now.
     """
@@ -88,6 +88,8 @@ class _State(Struct, frozen=True, kw_only=True):
     head: str
     window: ContextWindow
     """All of it."""
+    path: frozenset[str]
+    """The turns in it that are on the first-parent path."""
     earlier: Message | None
     """The summary that the next turn would show."""
     covered: tuple[int, int] | None
@@ -134,7 +136,7 @@ def compact(
     with store.read() as transaction:
         state = _state(transaction, projector, find_turn(transaction, headish), policy)
     before = state.length
-    run = choose_run(state.window.messages, state.covered, state.since, policy)
+    run = choose_run(state.window.messages, state.path, state.covered, state.since, policy)
     if isinstance(run, NotCompacted):
         return CompactionReport(head=state.head, not_compacted=run, messages_before=before, messages_after=before)
     report = _report(state, run)
@@ -160,13 +162,15 @@ def compact(
         draft = SummaryDraft(
             payload=payload,
             meta=meta,
+            head=report.head,
             seen=seen_turns,
             keys=projector.keys(transaction, find_turn(transaction, last)),
             erasure=erasure,
         )
         return plan_summary(transaction, draft, sources)
 
-    return structs.replace(report, summary=store.write(plan).header.id, text=said.text)
+    recorded = "".join(block.text for block in decode_content(payload)[1:] if isinstance(block, Text))
+    return structs.replace(report, summary=store.write(plan).header.id, text=recorded)
 
 
 def _said(said: object) -> SummaryText:
@@ -203,15 +207,18 @@ def _report(state: _State, run: Run) -> CompactionReport:
 
 def _state(transaction: ReadTransaction, projector: Projector, head: Recorded, policy: Policy) -> _State:
     window = projector.window(transaction, head, summaries=False)
+    runs = first_parent_runs(transaction, head)
+    places = transaction.located([message.turn for message in window.messages])
+    path = frozenset(turn for turn, at in places.items() if at.position <= runs.get(at.stream, -1))
     summary = _current(transaction, projector, head)
     earlier, covered, since = None, None, None
     if summary is not None:
-        covered = _covered(transaction, projector, head, summary)
+        covered = _covered(transaction, projector, head, summary, runs)
     if summary is not None and covered is not None:
         content = transaction.payload(summary) or b"[]"
         earlier = Message(turn=summary.header.id, role="user", content_json=content)
         since = _turns_since(transaction, window.messages, summary, policy.cool_down_turns)
-    return _State(head=head.header.id, window=window, earlier=earlier, covered=covered, since=since)
+    return _State(head=head.header.id, window=window, path=path, earlier=earlier, covered=covered, since=since)
 
 
 def _current(transaction: ReadTransaction, projector: Projector, head: Recorded) -> Recorded | None:
@@ -225,10 +232,10 @@ def _current(transaction: ReadTransaction, projector: Projector, head: Recorded)
 
 
 def _covered(
-    transaction: ReadTransaction, projector: Projector, head: Recorded, summary: Recorded
+    transaction: ReadTransaction, projector: Projector, head: Recorded, summary: Recorded, runs: Mapping[str, int]
 ) -> tuple[int, int] | None:
     """Return which messages of the whole window a summary stands for; None where all that it covers had failed."""
-    run = run_of(transaction, summary, first_parent_runs(transaction, head))
+    run = run_of(transaction, summary, runs)
     if run is None:
         return None
     turns = [

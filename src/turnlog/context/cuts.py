@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from enum import StrEnum
 from itertools import accumulate
 
@@ -32,7 +32,8 @@ class NotCompacted(StrEnum):
 _WHY = {
     NotCompacted.TOO_SHORT: "there are too few turns between the first and the last ones that are kept",
     NotCompacted.COOL_DOWN: "too few turns were recorded since it was compacted last",
-    NotCompacted.NO_CUT: "wherever it could end, it would part a tool call from its result, or a step of the model",
+    NotCompacted.NO_CUT: "wherever it could begin or end, it would part a tool call from its result, or a step of the "
+    "model, or is in a branch that was merged",
 }
 
 
@@ -40,7 +41,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     """How much of a thread to compact, in turns of its window.
 
     Attributes:
-        keep_first: how many at the beginning stay as they are, where nothing is summarized yet.
+        keep_first: how many at the beginning stay as they are; what a summary stands for already does not come back.
         keep_last: how many at the end stay as they are.
         min_turns: do nothing where fewer turns than these could be covered anew.
         max_turns: cover at most so many anew; None for no limit.
@@ -77,34 +78,46 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 def choose_run(
-    messages: Sequence[Message], covered: tuple[int, int] | None, since: int | None, policy: Policy
+    messages: Sequence[Message],
+    path: Container[str],
+    covered: tuple[int, int] | None,
+    since: int | None,
+    policy: Policy,
 ) -> Run | NotCompacted:
-    """Return which messages a summary is to cover, or why none.
+    """Return which messages a summary is to cover, as many as may be, or why none.
 
     Args:
         messages: the whole window, oldest first.
+        path: ids of the turns of its first-parent path. The run begins and ends with one of them: of another run no
+            window would show the summary.
         covered: the indexes of the first and of the last message that a summary stands for already. The new one
-            covers them too.
+            covers them too, and begins earlier where that is no place to cut any more: a result came late.
         since: how many turns were recorded since then; None if there is no summary yet.
         policy: how much to compact.
     """
     if since is not None and since < policy.cool_down_turns:
         return NotCompacted.COOL_DOWN
-    cuts = safe_cuts(messages)
     latest = len(messages) - policy.keep_last
-    if covered is None:
-        begin = next((cut for cut in cuts if cut >= policy.keep_first), len(messages))
-        new_from = begin
-    else:
-        begin, new_from = covered[0], covered[1] + 1
+    new_from = policy.keep_first if covered is None else covered[1] + 1
     if latest - new_from < policy.min_turns:
         return NotCompacted.TOO_SHORT
-    if policy.max_turns is not None:
-        latest = min(latest, new_from + policy.max_turns)
-    end = max((cut for cut in cuts if cut <= latest), default=0)
-    if end - new_from < policy.min_turns:
+    cuts = safe_cuts(messages)
+    begin = _begin([cut for cut in cuts if cut < latest and messages[cut].turn in path], covered, policy.keep_first)
+    if begin is None:
         return NotCompacted.NO_CUT
-    return Run(first=begin, last=end - 1, new=end - new_from)
+    known = 0 if covered is None else covered[1] + 1 - covered[0]
+    if policy.max_turns is not None:
+        latest = min(latest, begin + known + policy.max_turns)
+    end = max((cut for cut in cuts if new_from < cut <= latest and messages[cut - 1].turn in path), default=0)
+    new = end - begin - known
+    return NotCompacted.NO_CUT if new < policy.min_turns else Run(first=begin, last=end - 1, new=new)
+
+
+def _begin(cuts: Sequence[int], covered: tuple[int, int] | None, keep_first: int) -> int | None:
+    """Return the first of the cuts that a run can begin at; the last one where a summary stands for some already."""
+    if covered is None:
+        return next((cut for cut in cuts if cut >= keep_first), None)
+    return max((cut for cut in cuts if min(keep_first, covered[0]) <= cut <= covered[0]), default=None)
 
 
 def safe_cuts(messages: Sequence[Message]) -> list[int]:

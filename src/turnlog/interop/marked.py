@@ -7,8 +7,8 @@ A reader works on short texts then, and what is long is held once, as its file h
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from itertools import chain
@@ -58,11 +58,8 @@ class Marks(LongStrings):
 
     def of_texts(self, texts: bytes) -> bytes | None:
         """Return JSON texts that follow each other with marks; None where nothing is long, or a string is damaged."""
-        first = len(self)
-        with suppress(*UNREADABLE):
+        with suppress(*UNREADABLE), self._all_or_none():
             marked = self.out_of_json(texts)
-            self._taken_out = None  # which would hold the texts
-            self.check(first)
             return None if marked is texts else marked
         return None
 
@@ -120,19 +117,30 @@ class Marks(LongStrings):
         Raises:
             msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is damaged. Nothing of it has a mark then.
         """
-        first = len(self)
-        try:
+        with self._all_or_none():
             marked = self.out_of_json(text)
-            self._taken_out = None  # which would hold the text
             check_utf8(marked)
             formatted = msgspec.json.format(marked, indent=-1)
+        return marked, formatted
+
+    @contextmanager
+    def _all_or_none(self) -> Generator[None]:
+        """Take the marks back that strings get meanwhile where one of these is damaged, or what they are in is.
+
+        Raises:
+            msgspec.DecodeError, UnicodeDecodeError, RecursionError: it is.
+        """
+        first = len(self)
+        try:
+            yield
             self.check(first)
         except UNREADABLE:
             while len(self) > first:
                 self._marks.popitem()
                 self._found.pop()
             raise
-        return marked, formatted
+        finally:
+            self._taken_out = None  # which would hold what was read
 
     def _derived(self, key: bytes, pieces: Callable[[], Iterator[str]]) -> str:
         if key not in self._marks:

@@ -16,7 +16,7 @@ class SummaryMeta(Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         first: the first turn of the run, cited as `from`.
         last: its last turn, cited as `to`. The first one is on its first-parent path, or is the same.
-        earlier: the summary that stood for the beginning of the run before, cited as `summary`.
+        earlier: the summary that stood for some of the run before, cited as `summary`.
         turn: the turn of the model whose text it is.
         call: the call that this turn came of.
         kind: who wrote it: a `model`, or somebody who gave the text (`given`).

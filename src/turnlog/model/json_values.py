@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
@@ -22,16 +23,23 @@ DEPTH_MAX = 200
 def plain_values(value: object) -> Any:
     """Return what msgspec writes, structs and raw JSON text at whatever depth, as values that `json.dumps` takes.
 
-    An integer stays one of any size, and a number one with a point. Of a key that is there twice it has the last.
+    An integer stays one, and a number one with a point. What is too large for any that `json.dumps` writes, such as
+    1e999 or an integer of more than 4,300 digits, is a text, as it is spelled. Of a key that is there twice it has the
+    last.
     """
-    return json.loads(msgspec.json.encode(value), parse_int=_integer)
+    return json.loads(msgspec.json.encode(value), parse_int=_integer, parse_float=_number)
 
 
-def _integer(literal: str) -> int | float:
+def _integer(literal: str) -> int | str:
     try:
         return int(literal)
-    except ValueError:  # it has more digits than Python reads
-        return float(literal)
+    except ValueError:  # it has more digits than Python reads, and writes
+        return literal
+
+
+def _number(literal: str) -> float | str:
+    number = float(literal)
+    return number if math.isfinite(number) else literal
 
 
 class Decoded(Struct, frozen=True, kw_only=True):

@@ -103,8 +103,10 @@ def change_between(window: ContextWindow, given: ContextWindow) -> WindowChange 
     )
     removed = len(before) - end - start
     options: dict[str, Any] | None = None
-    if given.options != window.options:
-        options = plain_json(given.options, "options", ContentError)
+    if given.options is not window.options:
+        plain = plain_json(given.options, "options", ContentError)
+        # To Python 0, False and 0.0 are equal, and a request has them as they are spelled.
+        options = None if _encoder.encode(plain) == _encoder.encode(window.options) else plain
     if not added and not removed and options is None:
         return None
     return WindowChange(at=start, removed=removed, added=added, options=options)

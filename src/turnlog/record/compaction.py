@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from turnlog.errors import CorruptionError, ErasedSinceError, UnknownTurnError
+from turnlog.errors import CorruptionError, ErasedSinceError, MetaError, UnknownTurnError
 from turnlog.events import SUMMARY, TURN, Arrival, Recorded, check_cited, cite, turn_meta
 from turnlog.model import SummaryMeta, Text, content_bytes
 from turnlog.record.append import plan_event
@@ -30,6 +30,7 @@ class SummaryDraft(Struct, frozen=True, kw_only=True):
     Attributes:
         payload: its content blocks.
         meta: its metadata, with all that it cites by id.
+        head: id of the turn behind which it is to take effect.
         seen: ids of the turns that whoever wrote it has seen, without those that were erased.
         keys: ids of the keys that what it was written from is sealed under.
         erasure: global position of the last erasure that was known then.
@@ -37,6 +38,7 @@ class SummaryDraft(Struct, frozen=True, kw_only=True):
 
     payload: bytes
     meta: SummaryMeta
+    head: str
     seen: Sequence[str]
     keys: frozenset[str]
     erasure: int
@@ -54,7 +56,8 @@ def plan_summary(transaction: WriteTransaction, draft: SummaryDraft, sources: So
         ErasedSinceError: something that it was written from was erased since.
         UnknownTurnError: what it cites is not in the log.
         SealError: it is to be sealed, and the keys are not here.
-        MetaError: the metadata is too large.
+        MetaError: what it covers is no run of the first-parent path of the head, so that no window would show it; or
+            the metadata is too large.
     """
     if transaction.last_erasure() > draft.erasure:
         for turn in draft.seen:
@@ -64,6 +67,13 @@ def plan_summary(transaction: WriteTransaction, draft: SummaryDraft, sources: So
                     f"turn {turn!r} was erased while it was summarized: compact again; nothing was recorded"
                 )
     meta = draft.meta
+    first, last, head = (_known(transaction, turn) for turn in (meta.first, meta.last, draft.head))
+    if not _is_run(first, last, first_parent_runs(transaction, head)):
+        raise MetaError(
+            f"the turns from {meta.first!r} to {meta.last!r} are no run of the first-parent path of {draft.head!r}: no "
+            "window would show their summary, and nothing was recorded",
+            field="first",
+        )
     named = {
         "from": meta.first,
         "to": meta.last,
@@ -150,11 +160,15 @@ def run_of(
         if citation is None or turn is None or turn.header.topic != TURN:
             return None
         check_cited(summary, citation, turn)
-        if turn.header.position > runs.get(turn.header.stream, -1):
-            return None
         ends.append(turn)
     first, last = ends
-    return (first, last) if first.global_position <= last.global_position else None
+    return (first, last) if _is_run(first, last, runs) else None
+
+
+def _is_run(first: Recorded, last: Recorded, runs: Mapping[str, int]) -> bool:
+    """Tell whether two turns are on a first-parent path, in this order."""
+    on_path = all(turn.header.position <= runs.get(turn.header.stream, -1) for turn in (first, last))
+    return on_path and first.global_position <= last.global_position
 
 
 def summary_meta(transaction: ReadTransaction, first: str, last: str, *, turns: int, writer: str | None) -> SummaryMeta:

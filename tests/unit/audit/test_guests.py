@@ -99,6 +99,7 @@ def test_who_wrote_a_summary_is_no_word_of_others(log: TurnLog) -> None:
         draft = SummaryDraft(
             payload=summary_content("All of it."),
             meta=SummaryMeta(first=asked, last=asked, kind="model", turns=1, turn=other),
+            head=asked,
             seen=[],
             keys=frozenset(),
             erasure=0,

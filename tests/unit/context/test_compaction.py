@@ -24,10 +24,11 @@ from turnlog.errors import (
     SecretError,
     UnknownTurnError,
 )
-from turnlog.model import ContextWindow, Message, ReplyFacts, Text, ToolResult, ToolUse, content_bytes
-from turnlog.record.compaction import INTRODUCTION
+from turnlog.model import ContextWindow, Message, ReplyFacts, SummaryMeta, Text, ToolResult, ToolUse, content_bytes
+from turnlog.record.compaction import INTRODUCTION, SummaryDraft, plan_summary, summary_content
 from turnlog.record.lookup import find_turn
 from turnlog.redaction import Found
+from turnlog.sources import Sources
 
 
 def talk(log: TurnLog, count: int, bookmark: str = "main", **options: Any) -> list[str]:
@@ -250,6 +251,65 @@ class TestWindow:
         assert window.explanation.summarized is not None
         assert aside.id in window.explanation.summarized.turns
 
+    def test_run_begins_and_ends_on_the_first_parent_path(self, log: TurnLog) -> None:
+        """Elsewhere it would have no effect: here two documents are a turn's parents, and a branch is merged."""
+        documents = [log.add_turn(name, bookmark=False).id for name in ("first document", "second document")]
+        log.add_turn("compare", continues=documents, bookmark="main")
+        for number in range(5):
+            log.add_turn(f"n{number}", continues="main")
+        side = talk(log, 6, "side")
+        log.add_turn("merge", continues=["main", side[-1]], bookmark="main")
+        report = log.compact("main", text="In short.", keep_last=3)
+        assert (report.turns, report.new_turns) == (6, 6)
+        assert report.last == log.turn("main~1").id
+        log.add_turn("next", continues="main")
+        shown = ["first document", "second document", "In short.", *map(str, range(6)), "merge", "next"]
+        assert texts(log.context("main")) == shown
+        assert log.compact("main", text="Again.", keep_last=3).not_compacted == NotCompacted.NO_CUT
+        assert log.compact("main", text="Again.", keep_last=1).turns == 13
+        log.add_turn("last", continues="main")
+        assert texts(log.context("main")) == ["first document", "second document", "Again.", "next", "last"]
+
+    def test_result_that_came_late_stays_with_its_call(self, log: TurnLog) -> None:
+        """A later summary begins before a call that the earlier one was cut behind, or nothing is recorded."""
+        use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+        answer = {"type": "tool_result", "tool_use_id": "a", "content": "r"}
+        root = log.add_turn("root", bookmark="main")
+        called = log.add_turn([use], role="assistant", continues="main")
+        for number in range(6):  # the model goes on without the result
+            log.add_turn(str(number), role="assistant" if number % 2 else "user", continues="main")
+        first = log.compact("main", text="One.", keep_first=2, keep_last=2)
+        assert (first.first, first.turns) == (log.turn("main~5").id, 4)
+        log.add_turn([answer], continues="main")
+        for number in range(5):
+            log.add_turn(f"n{number}", continues="main")
+        for settings in ({"keep_first": 2}, {"min_turns": 3, "max_turns": 3}):
+            refused = log.compact("main", text="Two.", keep_last=2, **settings)
+            assert refused.not_compacted == NotCompacted.NO_CUT
+        second = log.compact("main", text="Two.", keep_last=2)
+        assert (second.first, second.turns, second.new_turns, second.earlier) == (called.id, 11, 7, first.summary)
+        log.add_turn("next", continues="main")
+        assert texts(log.context("main")) == ["root", "Two.", "n3", "n4", "next"]
+        assert log.context("main").messages[0].turn == root.id
+
+    def test_summary_without_effect_is_refused(self, log: TurnLog) -> None:
+        """What is no run of the first-parent path is not recorded, whoever chose it."""
+        ids = talk(log, 4)
+        aside = log.add_turn("aside", bookmark=False).id
+        head = log.add_turn("merge", continues=[ids[-1], aside], bookmark="main").id
+        for first, last in ((aside, head), (ids[0], aside), (ids[2], ids[1])):
+            draft = SummaryDraft(
+                payload=summary_content("In short."),
+                meta=SummaryMeta(first=first, last=last, kind="given", turns=1),
+                head=head,
+                seen=[],
+                keys=frozenset(),
+                erasure=0,
+            )
+            with pytest.raises(MetaError, match="no window would show their summary"):
+                log.store.write(lambda transaction, draft=draft: plan_summary(transaction, draft, Sources()))
+        assert log.stats().topics.get("gpt.summary") is None
+
     def test_summary_of_another_parent_is_not_shown(self, log: TurnLog) -> None:
         """Only what the path of first parents cites counts."""
         talk(log, 10, "side")
@@ -394,7 +454,7 @@ class TestCuts:
             answer = result(*calls[-2:]) if calls else USER
             messages.append(made.get(kind, answer if kind == "result" else USER))
         policy = Policy(keep_first=keep_first, keep_last=keep_last, min_turns=1, max_turns=max_turns)
-        run = choose_run(messages, None, None, policy)
+        run = choose_run(messages, {"t"}, None, None, policy)
         if isinstance(run, NotCompacted):
             return
         assert keep_first <= run.first <= run.last < len(messages) - keep_last
@@ -488,6 +548,7 @@ class TestWriter:
             with pytest.raises(SecretError):
                 log.compact("main", text="x", reason="s3cret")
             report = log.compact("main", text="It is s3cret.")
+            assert report.text == report.to_record()["text"] == "It is [redacted: password]."
             log.add_turn("next", continues="main")
             assert texts(log.context("main"))[1] == "It is [redacted: password]."
             assert report.summary is not None

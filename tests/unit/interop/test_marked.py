@@ -64,6 +64,17 @@ def test_string_of_a_damaged_line_has_no_mark() -> None:
     assert len(marks) == 0
 
 
+def test_string_of_damaged_texts_has_no_mark() -> None:
+    """Also where several texts follow each other: one of them that is read again by itself is looked at."""
+    marks = Marks()
+    sound, damaged = f'["{LONG}"]'.encode(), f'["{LONG}\\x"]'.encode()
+    assert marks.of_texts(sound + b"\n" + damaged) is None
+    assert len(marks) == 0
+    with pytest.raises(DamagedError, match="escape"):
+        parsed(damaged, marks)
+    assert text_of(FIELDS.decode(marked(b'{"a":"%b"}' % LONG.encode(), marks))["a"]) == LONG
+
+
 @pytest.mark.parametrize("line", [f'{{"{LONG}":1}}', '["short"]'], ids=["key", "short"])
 def test_keys_and_short_strings_have_no_marks(line: str) -> None:
     marks = Marks()

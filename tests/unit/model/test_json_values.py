@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.model.json_values import Decoded, decoded
+from turnlog.model.json_values import Decoded, decoded, plain_values
 
 
 @pytest.mark.parametrize(
@@ -43,3 +46,24 @@ def test_depth_is_bounded(inner: bytes) -> None:
         else:
             with pytest.raises(ContentError, match="it is nested more than 5 deep"):
                 decoded(text, depth_max=5)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b"1e999", "1e999"),
+        (b"-1.5E+400", "-1.5E+400"),
+        (b"9" * 5000, "9" * 5000),
+        (b"-" + b"9" * 5000, "-" + "9" * 5000),
+        (b"9" * 4000, int("9" * 4000)),
+        (b"1e308", 1e308),
+        (b"1.0", 1.0),
+        (b'{"a":1,"a":2}', {"a": 2}),
+    ],
+)
+def test_plain_values_are_json_again(text: bytes, value: object) -> None:
+    """A number that Python has no number for is a text, and none is infinite, which is no JSON."""
+    plain = plain_values({"a": [Raw(text)]})
+    assert plain == {"a": [value]}
+    assert type(plain["a"][0]) is type(value)
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain

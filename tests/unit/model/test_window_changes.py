@@ -70,6 +70,17 @@ def test_a_change_gives_the_given_window_again(both: tuple[ContextWindow, Contex
     assert (again.options, again.erasure) == (given.options, 7)
 
 
+@pytest.mark.parametrize(("own", "other"), [(0, False), (1, True), (1, 1.0), ([0], [False]), ({"a": 1}, {"a": 1.0})])
+def test_options_are_others_where_their_json_is(own: object, other: object) -> None:
+    """Values that Python takes for equal are written otherwise, and so the request is another one."""
+    for before, after in ((own, other), (other, own)):
+        window = ContextWindow(messages=(), options={"x": before})
+        change = change_between(window, ContextWindow(messages=(), options={"x": after}))
+        assert change is not None
+        assert msgspec.json.encode(decode_change(encode_change(change)).options) == msgspec.json.encode({"x": after})
+        assert change_between(window, ContextWindow(messages=(), options={"x": before})) is None
+
+
 @given(windows())
 def test_messages_of_turns_are_named_and_not_repeated(both: tuple[ContextWindow, ContextWindow]) -> None:
     """A message that is as its turn has it is kept by the turn's id alone."""

@@ -45,10 +45,6 @@ class MessageLog(Protocol):
         """Record turns and notes in one transaction."""
         ...
 
-    def turn(self, headish: str) -> Turn:
-        """Return a turn by id or bookmark."""
-        ...
-
     def ancestry(self, headish: str) -> list[Turn]:
         """Return the ancestry of a turn and the turn itself, oldest first."""
         ...
@@ -57,8 +53,8 @@ class MessageLog(Protocol):
         """Return the payload of a turn, or of another event by its id."""
         ...
 
-    def events(self, *, topics: str | Sequence[str], thread: str | None = None) -> Iterable[Recorded]:
-        """Return the events of some topics that are about turns of a thread."""
+    def events(self, after: int = 0, *, topics: str | Sequence[str]) -> Iterable[Recorded]:
+        """Return the events of some topics behind a global position."""
         ...
 
 
@@ -197,11 +193,11 @@ def messages_with(log: MessageLog, headish: str, long: LongStrings) -> tuple[lis
         headish: the turn.
         long: what the marks are of, there and here.
     """
-    head = log.turn(headish)
-    kept = _kept_in(log, head.id)
+    turns = log.ancestry(headish)
+    kept = _kept_beside(log, turns)
     reader = reader_with(long)
     found: list[types.Message] = []
-    for turn in log.ancestry(head.id):
+    for turn in turns:
         try:
             payload = log.payload(turn.id)
         except ErasedError:
@@ -221,12 +217,13 @@ def messages_with(log: MessageLog, headish: str, long: LongStrings) -> tuple[lis
     return found, LossReport(entries=tuple(reader.losses))
 
 
-def _kept_in(log: MessageLog, turn: str) -> dict[str, Kept]:
-    """Return what is kept beside the turns of a thread, by the turn."""
+def _kept_beside(log: MessageLog, turns: Sequence[Turn]) -> dict[str, Kept]:
+    """Return what is kept beside turns, by the turn. It was recorded behind the turn, whoever's log that was in."""
     kept: dict[str, Kept] = {}
-    for event in log.events(topics=[TOPIC], thread=turn):
+    wanted = {turn.id for turn in turns}
+    for event in log.events(min(turn.global_position for turn in turns), topics=[TOPIC]):
         of = event.header.cited("turn")
-        if of is not None and not event.unreadable:
+        if of in wanted and not event.unreadable:
             try:
                 kept[of] = _kept.decode(log.payload(event.header.id))
             except UNREADABLE as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -204,6 +205,23 @@ def test_branches_have_their_own_messages(log: TurnLog) -> None:
     [first, *_] = record(log, made.conversation()[:2])
     other = record(log, made.conversation()[3:4], continues=first.id)
     assert canonical.messages(log, other[-1].id)[0] == [made.conversation()[0], made.conversation()[3]]
+
+
+def test_what_was_kept_before_a_thread_is_not_read(store_path: Path) -> None:
+    """A log may have very many notes: those of other messages, recorded before the first one, are passed over."""
+    asked: list[int] = []
+
+    class Asked(TurnLog):
+        def events(self, after: int = 0, **options: Any) -> Any:
+            asked.append(after)
+            return super().events(after, **options)
+
+    message = UserMessage(content=[TextContent(text="a")], timestamp=1)
+    with Asked.open(f"sqlite:///{store_path}") as log:
+        record(log, [message] * 3)
+        turns = record(log, [message] * 2)
+        assert canonical.messages(log, turns[-1].id)[0] == [message] * 2
+        assert asked == [turns[0].global_position]
 
 
 def test_draft_of_a_message_is_a_turn(log: TurnLog) -> None:
