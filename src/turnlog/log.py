@@ -1118,7 +1118,8 @@ class TurnLog:
         Redaction hooks do not see what comes in so: these events have digests, and would no longer be what they are.
 
         Args:
-            file: where to read; opened for bytes. What cannot be read twice is copied to a temporary file.
+            file: where to read; opened for bytes. What cannot be read twice, as what has `read` alone, is copied to a
+                temporary file.
             bookmarks: what becomes of bookmarks that stand elsewhere here: `keep` leaves them, `take` moves them.
             registers: pointers, providers and MCP servers that come in have no effect until they are confirmed.
                 `trust` confirms them, but for those that break a rule of `set`: only do so for a person who knows them.

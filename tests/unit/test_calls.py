@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 from tests.faults import hostile
 from tests.rewriting import erase, position, rewrite
@@ -93,6 +94,8 @@ def many_tools(count: int) -> tuple[Tool, ...]:
     [
         (many_tools(TOOLS_MAX + 1), "10,001 tools cannot be offered, 10,000 can"),
         ((TOOL, TOOL), "two tools are called 'fs___read'"),
+        ((Tool(name="t", annotations=Raw(b"")),), r"tools\[0\].annotations: not valid JSON"),
+        ((Tool(name="t", input_schema=Raw(b'{},"name":"u"')),), r"tools\[0\].input_schema: not valid JSON"),
     ],
 )
 def test_tools_that_a_log_cannot_list_are_refused(log: TurnLog, tools: tuple[Tool, ...], why: str) -> None:

@@ -232,9 +232,13 @@ def content_bytes(content: str | Sequence[str | Block | Mapping[str, Any]], *, d
     parts = [_block_bytes(item, f"content[{index}]") for index, item in enumerate(items)]
     payload = b"[" + b",".join(parts) + b"]"
     if not all(isinstance(item, str) for item in items):
-        payload = minify(payload, field="content")
+        try:
+            payload = minify(payload, field="content")
+        except ContentError:
+            _check_raw(items, "content")
+            raise
         with _told_too_deep("content"):
-            _check_marked(payload, long, "content", depth_max)
+            _check_marked(payload, long, "content", depth_max, items)
     return _with_long(long, payload, "content") if long else payload
 
 
@@ -282,9 +286,9 @@ def _block_bytes(item: object, field: str) -> bytes:
             case _Block():
                 # Only the first try costs anything where all values are plain, as they nearly always are.
                 try:
-                    return _flat(item)
+                    return _flat(item, field)
                 except (TypeError, OverflowError, ValueError):
-                    return _flat(plain_json(item, field, ContentError))
+                    return _flat(plain_json(item, field, ContentError), field)
             case Mapping():
                 return _encoder.encode(plain_json(item, field, ContentError))
             case _:
@@ -308,7 +312,7 @@ def _told_too_deep(field: str) -> Generator[None]:
         raise _too_deep(field) from error
 
 
-def _flat(block: _Block) -> bytes:
+def _flat(block: _Block, field: str) -> bytes:
     """Encode a block with its extra keys beside its own, as they stood in the payload it came from."""
     encoded = _encoder.encode(block)
     nested = block.content if isinstance(block, ToolResult) else ""
@@ -317,26 +321,63 @@ def _flat(block: _Block) -> bytes:
     record = msgspec.json.decode(encoded, type=dict[str, Raw])
     record.pop(EXTRA, None)
     if isinstance(nested, list):
-        record["content"] = Raw(b"[" + b",".join(map(_flat, nested)) + b"]")
+        inner = [_flat(each, f"{field}.content[{index}]") for index, each in enumerate(nested)]
+        record["content"] = Raw(b"[" + b",".join(inner) + b"]")
+    if both := record.keys() & block.extra.keys():
+        raise ContentError(f"{field}.extra: {min(both)!r} is a key that the block has", field=f"{field}.extra")
     return _encoder.encode(record | block.extra)
 
 
-def _check_marked(payload: bytes, long: LongStrings, field: str, depth_max: int | None) -> None:
+def _check_marked(
+    payload: bytes, long: LongStrings, field: str, depth_max: int | None, given: Sequence[object] = ()
+) -> None:
     try:
-        _check(payload, field, depth_max)
+        _check(payload, field, depth_max, given)
     except ContentError:
         if long:
             _check(long.into_json(payload), field, depth_max)  # to say what it is without marks
         raise
 
 
-def _check(payload: bytes, field: str, depth_max: int | None) -> None:
+def _check_raw(given: Sequence[object], field: str) -> None:
+    """Check that raw text in blocks is JSON by itself: in mappings it was, before they were encoded.
+
+    Raises:
+        ContentError: it is not.
+    """
+    for index, item in enumerate(given):
+        if isinstance(item, _Block):
+            plain_json(item, f"{field}[{index}]", ContentError)
+
+
+def _check_given(given: object, block: Block, raw: Raw, field: str) -> None:
+    """Check that a block says what was given, and nothing that raw text in it went on with.
+
+    Where it reads back as it was given, as it nearly always does, each raw text in it is one value. That is cheap.
+
+    Raises:
+        ContentError: raw text is no JSON by itself, or has a key of a block twice.
+    """
+    if isinstance(given, str) or given == block:
+        return
+    if isinstance(given, _Block):
+        plain_json(given, field, ContentError)
+    if isinstance(block, Document | ToolResult):  # others have no keys but their own, each of which is there once
+        _check_keys(raw, field)
+
+
+def _check(payload: bytes, field: str, depth_max: int | None, given: Sequence[object] = ()) -> None:
     has_null = b":null" in payload
     decode = _decode_with_extra if _may_have_reserved_key(payload) or _NULL_FLAG in payload else _decode_block
-    for index, raw in enumerate(_raws_of(payload, field)):
+    raws = _raws_of(payload, field)
+    if given and len(raws) != len(given):
+        _check_raw(given, field)
+    for index, raw in enumerate(raws):
         # One by one: hundreds of thousands of blocks take more memory than their JSON.
         place = f"{field}[{index}]"
         block = decode(raw, place)
+        if given:
+            _check_given(given[index], block, raw, place)
         # A block stands in the list, and what is in it in the block.
         if depth_max is not None and (deep := deep_field(block, depth_max - 2)) is not None:
             deep = f"{place}.{deep}"

@@ -91,11 +91,12 @@ def _no_json(source: bytes, found: Exception, field: str) -> ContentError:
         msgspec.json.format(source, indent=-1)
     except UNREADABLE as error:
         # Under no other name: it would keep this frame, and with it the text, until garbage is collected.
-        return _flaw(source, error, field)
-    return _flaw(source, found, field)
+        return json_error(source, error, field)
+    return json_error(source, found, field)
 
 
-def _flaw(source: bytes, error: Exception, field: str) -> ContentError:
+def json_error(source: bytes | memoryview, error: Exception, field: str) -> ContentError:
+    """Return what one of `UNREADABLE` says is wrong with a text."""
     match error:
         case UnicodeDecodeError():
             return no_utf8(error, field)

@@ -68,7 +68,7 @@ def encoded_text(text: bytes | memoryview) -> Iterator[memoryview]:
     return in_json(decoded_text(text))
 
 
-def check_utf8(text: bytes) -> None:
+def check_utf8(text: bytes | memoryview) -> None:
     """Check that text is UTF-8, in pieces: what it says is not held for that.
 
     Raises:

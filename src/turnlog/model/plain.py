@@ -11,6 +11,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from turnlog.errors import ContentError, MetaError
+from turnlog.model.json_text import UNREADABLE, json_error
+from turnlog.model.pieces import check_utf8
 
 INTEGER_MIN = -(1 << 63)
 """The smallest integer that is stored, inclusive."""
@@ -19,6 +21,7 @@ INTEGER_MAX = (1 << 64) - 1
 """The largest integer that is stored, inclusive."""
 
 _S = TypeVar("_S", bound=Struct)
+_raw = msgspec.json.Decoder(Raw)
 
 
 def is_async(function: object) -> bool:
@@ -92,7 +95,7 @@ def plain_json(value: Any, field: str, error: type[ContentError | MetaError]) ->
 
     Raises:
         ContentError, MetaError: the value has a part that JSON cannot carry, such as NaN, bytes or a set, an integer
-            beyond 64 bits, a record with one key twice, or is nested too deeply.
+            beyond 64 bits, a record with one key twice, raw text that is no JSON, or is nested too deeply.
     """
     try:
         return _plain(value, field, error)
@@ -105,6 +108,7 @@ def _plain(value: Any, field: str, error: type[ContentError | MetaError]) -> Any
         case str() | bool() | int() | float() | None:
             return plain_scalar(value, field, error)
         case Raw():
+            _check_raw(value, field, error)
             return value
         case Struct():
             return _plain_struct(value, field, error)
@@ -116,6 +120,16 @@ def _plain(value: Any, field: str, error: type[ContentError | MetaError]) -> Any
             ]
         case _:
             raise error(f"{field}: {type(value).__name__} is not JSON", field=field)
+
+
+def _check_raw(raw: Raw, field: str, error: type[ContentError | MetaError]) -> None:
+    """Check that raw text is a JSON value by itself: it is spliced in, and could go on with what it stands in."""
+    text = memoryview(raw)
+    try:
+        check_utf8(text)
+        _raw.decode(raw)
+    except UNREADABLE as cause:
+        raise error(str(json_error(text, cause, field)), field=field) from cause
 
 
 def _plain_record(record: Mapping[object, object], field: str, error: type[ContentError | MetaError]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.json_text import content_error, minify
+from turnlog.model.plain import plain_json
 from turnlog.model.shown import shown
 
 TOOLS_MAX = 10_000
@@ -37,6 +39,7 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
     __repr__ = shown
 
 
+_tool = msgspec.json.Decoder(Tool)
 _tools = msgspec.json.Decoder(list[Tool])
 _encode = msgspec.json.Encoder().encode
 _snake_case = re.compile(rb'"input_schema"\s*:')
@@ -92,10 +95,33 @@ def _camel_case(source: bytes) -> bytes:
 
 
 def tools_bytes(tools: tuple[Tool, ...] | list[Tool]) -> bytes:
-    """Return tools as JSON bytes, the payload of a tool listing."""
+    """Return tools as JSON bytes, the payload of a tool listing.
+
+    Raises:
+        ContentError: a field of a tool is not JSON, or not of its type; the message names it.
+    """
     file = io.BytesIO()  # one at a time: all in one call keep other threads waiting
     for number, tool in enumerate(tools):
         file.write(b"," if number else b"[")
-        file.write(_encode(tool))
+        file.write(_tool_bytes(tool, f"tools[{number}]"))
     file.write(b"]" if tools else b"[]")
     return file.getvalue()
+
+
+def _tool_bytes(tool: Tool, field: str) -> bytes:
+    # What reads back as it was given has nothing in it that raw text went on with. That is cheap.
+    with suppress(TypeError, ValueError, OverflowError):
+        encoded = _encode(tool)
+        if _tool.decode(encoded) == tool:
+            return encoded
+    plain = {
+        name: plain_json(value, f"{field}.{name}", ContentError)
+        for name in tool.__struct_fields__
+        if (value := getattr(tool, name)) is not ABSENT
+    }
+    encoded = _encode(msgspec.structs.replace(tool, **plain))
+    try:
+        _tool.decode(encoded)
+    except msgspec.ValidationError as error:
+        raise content_error(error, field) from error
+    return encoded

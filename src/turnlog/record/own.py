@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 
 from turnlog.errors import MetaError, NotFoundError
@@ -77,8 +78,12 @@ def _meta(given: Mapping[str, Any] | None, field: str) -> dict[str, Any]:
     record = check_type({} if given is None else given, cast("type[Mapping[str, Any]]", Mapping), field)
     try:
         plain = plain_json(record, field, MetaError)
+        msgspec.to_builtins(plain)
     except RecursionError as error:
         raise MetaError(f"{field}: nested too deeply", field=field) from error
+    except TypeError as error:
+        # It has one spelling in a log, and raw text may have another.
+        raise MetaError(f"{field}: raw JSON text is not kept in metadata: give the value", field=field) from error
     refuse_secrets(plain, field=field)
     return plain
 

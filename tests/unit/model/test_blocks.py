@@ -149,8 +149,81 @@ class TestContentBytes:
 
     def test_input_that_is_no_json_is_refused(self) -> None:
         """Raw text of a block is checked, not taken on trust."""
-        with pytest.raises(ContentError, match=r"^content: not valid JSON"):
+        with pytest.raises(ContentError, match=r"^content\[0\].input: not valid JSON") as caught:
             content_bytes([ToolUse(name="f", input=Raw(b'{"a":'))])
+        assert caught.value.field == "content[0].input"
+
+    @pytest.mark.parametrize("other", [[], ["said"], [Text(text="x" * 300_000)], [{"type": "text", "text": "x"}]])
+    @pytest.mark.parametrize(
+        ("block", "field"),
+        [
+            (ToolUse(name="f", input=Raw(b'{},"name":"g"')), "input"),
+            (ToolUse(name="f", input=Raw(b'{},"more":1')), "input"),
+            (ToolUse(name="f", input=Raw(b'{}},{"type":"text","text":"more"')), "input"),
+            (ToolUse(name="f", input=Raw(b'{"a":1}},{"type":"text","text":"%b"' % (b"x" * 300_000))), "input"),
+            (ToolUse(name="f", input=Raw(b"")), "input"),
+            (ToolUse(name="f", input=Raw(b"{},")), "input"),
+            (ToolUse(name="f", input=Raw(b'{"a":"\xff"}')), "input"),
+            (ToolUse(name="f", input=Raw(b'{},"more":1'), extra={"a": Raw(b"1")}), "input"),
+            (Native(provider="p", block=Raw(b'1,"model":"m"')), "block"),
+            (Text(text="a", extra={"x": Raw(b'{ "a" ')}), "extra.x"),
+            (Text(text="a", extra={"x": Raw(b'1,"y":2')}), "extra.x"),
+            (Text(text=Raw(b'"a","x":1')), "text"),  # type: ignore[arg-type]
+            (ToolResult(content=[Text(text="a", extra={"x": Raw(b'1,"y":2')})]), "content[0].extra.x"),
+            (
+                ToolResult(content=[Native(provider="p", block=Raw(b'1},{"type":"text","text":"b"'))]),
+                "content[0].block",
+            ),
+            ({"type": "tool_use", "name": "f", "input": Raw(b'{},"name":"g"')}, "input"),
+            ({"type": "tool_use", "name": "f", "input": {"a": [Raw(b'1],"b":[2')]}}, "input.a[0]"),
+        ],
+        ids=range(16),
+    )
+    def test_raw_text_that_goes_on_behind_its_value_is_refused(self, block: Any, field: str, other: list[Any]) -> None:
+        """It would be another key of the block, or another block. The message names the field."""
+        with pytest.raises(ContentError, match=r": (not valid JSON|text is not valid UTF-8)") as caught:
+            content_bytes([*other, block])
+        assert caught.value.field == f"content[{len(other)}].{field}"
+
+    @pytest.mark.parametrize(
+        ("block", "field"),
+        [
+            (
+                {"type": "tool_result", "content": Raw(b'[{"type":"text","text":"a","text":"b"}]')},
+                "content[0].content[0]",
+            ),
+            (ToolResult(content=Raw(b'[{"type":"text","text":"a","text":"b"}]')), "content[0].content[0]"),  # type: ignore[arg-type]
+            (
+                {"type": "document", "source": Raw(b'{"type":"base64","media_type":"a/b","data":"","data":"AA=="}')},
+                "content[0].source",
+            ),
+            (ToolUse(name="f", input=Raw(b"{}"), extra={"name": Raw(b'"g"')}), "content[0].extra"),
+            (Text(text="a", extra={"type": Raw(b'"native"')}), "content[0].extra"),
+            (ToolResult(content=[Text(text="a", extra={"text": Raw(b'"b"')})]), "content[0].content[0].extra"),
+        ],
+        ids=range(6),
+    )
+    def test_key_that_a_block_would_have_twice_is_refused(self, block: Any, field: str) -> None:
+        """As in JSON text: readers would know one of the two."""
+        with pytest.raises(ContentError, match=r"twice|is a key that the block has") as caught:
+            content_bytes([block])
+        assert caught.value.field == field
+
+    @pytest.mark.parametrize(
+        ("block", "payload"),
+        [
+            (ToolUse(name="f", input=Raw(b' { "a" : 1 } ')), b'{"name":"f","type":"tool_use","input":{"a":1}}'),
+            (Text(text=Raw(b'"a"')), b'{"type":"text","text":"a"}'),  # type: ignore[arg-type]
+            (ToolResult(content=(Text(text="a"),)), b'{"type":"tool_result","content":[{"type":"text","text":"a"}]}'),  # type: ignore[arg-type]
+            (Text(text="a", extra={"x": 1}), b'{"type":"text","text":"a","x":1}'),  # type: ignore[dict-item]
+        ],
+        ids=range(4),
+    )
+    def test_block_that_reads_back_otherwise_may_be_right(self, block: Any, payload: bytes) -> None:
+        """Raw text with whitespace, and values that are not of the type of their field, but JSON of it."""
+        [given], [expected] = json.loads(content_bytes([block])), [json.loads(payload)]
+        assert given == expected
+        assert b" " not in content_bytes([block])
 
     def test_nesting_beyond_measure_is_refused(self) -> None:
         """A value nested tens of thousands deep is a content error, not a crash."""

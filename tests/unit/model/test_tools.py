@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from msgspec import Raw
 
 from turnlog import ContentError
 from turnlog.model import Tool, parse_tools, tools_bytes
@@ -89,3 +90,31 @@ def test_description_is_kept_character_by_character() -> None:
     """Descriptions are text of any script."""
     [tool] = parse_tools(msgspec.json.encode([{"name": "f", "description": "crème\n茶 \u2028 🌿"}]))
     assert tool.description == "crème\n茶 \u2028 🌿"
+
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        (Tool(name="f", annotations=Raw(b"")), "annotations: not valid JSON"),
+        (Tool(name="f", input_schema=Raw(b'{},"name":"g"')), "input_schema: not valid JSON"),
+        (Tool(name="f", input_schema=Raw(b'{}},{"name":"g"')), "input_schema: not valid JSON"),
+        (Tool(name="f", output_schema=Raw(b'{"a"')), "output_schema: not valid JSON"),
+        (Tool(name=5), "name: expected 'str', got 'int'"),  # type: ignore[arg-type]
+        (Tool(name="f", title={1}), "title: set is not JSON"),  # type: ignore[arg-type]
+        (Tool(name="\ud800"), "name: not valid UTF-8"),
+    ],
+    ids=range(7),
+)
+def test_tool_with_raw_text_that_is_no_value_is_not_listed(tool: Tool, message: str) -> None:
+    """It would be another key of the tool, or another tool; a listing that nobody can read is for ever."""
+    with pytest.raises(ContentError, match=rf"^tools\[1\]\.{message}"):
+        tools_bytes([Tool(name="a"), tool])
+
+
+def test_schema_with_whitespace_is_listed_as_it_is() -> None:
+    """What reads back otherwise may still be right."""
+    tool = Tool(name="f", input_schema=Raw(b'{ "type": "object" }'))
+    assert tools_bytes([tool]) == b'[{"name":"f","inputSchema":{ "type": "object" }}]'
+    assert tools_bytes([Tool(name="f", input_schema={"type": "object"})]) == (  # type: ignore[arg-type]
+        b'[{"name":"f","inputSchema":{"type":"object"}}]'
+    )

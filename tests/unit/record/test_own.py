@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from turnlog import TurnLog
 from turnlog.errors import MetaError, NotFoundError, SecretError
@@ -46,6 +47,16 @@ def test_metadata_is_kept_by_halves_as_json(log: TurnLog) -> None:
     assert recorded.private is not None
     assert bytes(recorded.private.meta) == '{"a":{"c":[],"d":"é\u2028"},"b":[1,2.5,null,true]}'.encode()
     assert metadata(recorded) == {"a": {"c": [], "d": "é\u2028"}, "b": [1, 2.5, None, True], "n": 1}
+
+
+@pytest.mark.parametrize("half", ["private", "public"])
+@pytest.mark.parametrize("raw", [b'{"b": 1}', b'1,"b":2', b"1", b""])
+def test_raw_text_in_metadata_is_refused(log: TurnLog, half: str, raw: bytes) -> None:
+    """Metadata has one spelling in a log, or the event is damage."""
+    meta: dict[str, Any] = {half: {"a": Raw(raw)}}
+    with pytest.raises(MetaError, match=rf"^{half}(: raw JSON text is not kept|\.a: not valid JSON)"):
+        log.add_event("acme.note", **meta)
+    assert list(log.events()) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from itertools import islice
 from msgspec import Struct
 
 from turnlog.errors import FormatError
-from turnlog.events import ERASURE, GENESIS, TARGET, TURN, Arrival, Event
+from turnlog.events import ERASURE, GENESIS, TARGET, TURN, Arrival
 from turnlog.events.form import recorded
 from turnlog.interop.portable.form import ExportedEvent, ExportFile, is_genesis_of
 from turnlog.projections.bookmarks import kept_heads
@@ -22,9 +22,9 @@ PAGE_EVENTS = 500
 PAGE_BYTES = 8 * 1024 * 1024
 """How much is looked at with one snapshot."""
 
-_NEW, _EXTENDED, _ERASED, _NAMED = 1, 2, 4, 8
+_NEW, _EXTENDED, _ERASED, _NAMED, _GUEST = 1, 2, 4, 8, 16
 """What is noted of an event: the log does not have it; another one follows it in its stream; it is erased; an erasure
-of the export names it."""
+of the export names it, one of its log where the event is of that; it is a guest's there."""
 
 
 class Survey(Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class Survey(Struct, frozen=True, kw_only=True):
 
     def is_unnamed(self, line: int) -> bool:
         """Tell whether the event of a line is erased, and no erasure of the export names it: it names others too."""
-        return self.notes[line - 2] & (_ERASED | _NAMED) == _ERASED
+        return _is_unnamed(self.notes[line - 2])
 
 
 def survey(store: Store, export: ExportFile, done: Callable[[int], None], *, is_own: bool) -> Survey:
@@ -111,12 +111,25 @@ class _Checker:
     def end(self) -> None:
         """Check what only the whole export tells."""
         header = self._header
+        if self.whole:
+            self._check_erasures()
         if self.count and self._last != header.last:
             raise FormatError(f"line {self.count + 1}: the header says that the last global position is {header.last}")
         if self._payload_bytes != header.payload_bytes:
             raise FormatError(
                 f"the header says {header.payload_bytes:,} bytes of payloads, and there are {self._payload_bytes:,}"
             )
+
+    def _check_erasures(self) -> None:
+        """Check that each erased event of a whole log has its erasure: it goes to the end of what was erased there.
+
+        What comes in as a guest's has an erasure of this log for that. This one would be damaged.
+        """
+        for line, notes in enumerate(self.notes, 2):
+            if notes & _NEW and _is_unnamed(notes):
+                raise _error(
+                    line, "it is erased, and no gpt.erasure event of the log names it: export again, or import a part"
+                )
 
     def _check(self, transaction: ReadTransaction, exported: ExportedEvent, log_end: int) -> None:
         event, line = exported.event, exported.line
@@ -136,7 +149,7 @@ class _Checker:
             if here is not None and not here.erased and (can_say or here.arrival == Arrival.GUEST):
                 self.not_erased.append(event.header.id)
         self._check_stream(exported)
-        self._note_erasures(event)
+        self._note_erasures(exported)
         arrival = Arrival.GUEST if exported.guest else Arrival.RESTORED
         self._scratch.fold(recorded(event, self.count, arrival))
         self._payload_bytes += event.stored_size or 0
@@ -190,14 +203,21 @@ class _Checker:
         if taken:
             raise _error(exported.line, f"two events have position {header.position} of stream {header.stream!r}")
 
-    def _note_erasures(self, event: Event) -> None:
-        if event.erased:
-            self.notes[-1] |= _ERASED
+    def _note_erasures(self, exported: ExportedEvent) -> None:
+        event = exported.event
+        self.notes[-1] |= (_ERASED if event.erased else 0) | (_GUEST if exported.guest else 0)
         if event.header.topic == ERASURE:
             for citation in event.header.citations:
                 target = self._scratch.folded(citation.id)
-                if target is not None and citation.relation == TARGET:
-                    self.notes[target.global_position - 1] |= _NAMED
+                if target is None or citation.relation != TARGET:
+                    continue
+                at = target.global_position - 1
+                if not exported.guest or self.notes[at] & _GUEST:
+                    self.notes[at] |= _NAMED
+
+
+def _is_unnamed(notes: int) -> bool:
+    return notes & (_ERASED | _NAMED) == _ERASED
 
 
 def _error(line: int, what: str) -> FormatError:

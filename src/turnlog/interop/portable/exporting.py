@@ -9,7 +9,7 @@ from typing import BinaryIO
 from msgspec import UNSET, Struct
 
 from turnlog.errors import CorruptionError, StoreBusyError
-from turnlog.events import GENESIS, Arrival, Recorded
+from turnlog.events import ERASURE, GENESIS, TARGET, Arrival, Recorded
 from turnlog.interop.portable.choosing import PAGE_EVENTS, before, choose
 from turnlog.interop.portable.form import VERSION, Header, Scope, event_line, header_line
 from turnlog.model.binary_files import whole_writes
@@ -64,9 +64,26 @@ def export(
             payload_bytes += recorded.stored_size or 0
             if progress is not None:
                 progress(written, header.events)
-    if payload_bytes != header.payload_bytes:
+    if payload_bytes != header.payload_bytes or (is_whole and _was_erased(store, header)):
         raise StoreBusyError("events were erased while they were exported: export again")
     return written
+
+
+def _was_erased(store: Store, header: Header) -> bool:
+    """Tell whether something of an exported log was erased on the word of an event that came behind its end.
+
+    It may have had no payload, or be gone before payloads were counted; its erasure would be missing.
+    """
+    end = header.events
+    with store.read() as transaction:
+        if transaction.last_erasure() <= end:
+            return False
+        for erasure in transaction.log(end, topics=[ERASURE]):
+            for citation in erasure.header.citations:
+                target = transaction.event(citation.id) if citation.relation == TARGET else None
+                if target is not None and target.erased and target.global_position <= end:
+                    return True
+    return False
 
 
 def _whole(store: Store) -> _Choice:

@@ -301,6 +301,11 @@ def _read(number: int, text: bytes) -> _Read:
             raise ValueError("it is not spelled as `turnlog export` does (a key twice, whitespace, another order)")
         if not 0 < line.at <= POSITION_MAX:
             raise ValueError(f"{line.at} is not a global position")
+        if (
+            sum(len(memoryview(part)) for part in (line.event, line.private) if isinstance(part, Raw))
+            > _PARTS_BYTES_MAX
+        ):
+            raise ValueError("its event is longer than any is")
         event = _event(line)
         return _Read(
             line=number,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Generator, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from tempfile import TemporaryFile, gettempdir
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from msgspec import Struct
 
-from turnlog.errors import NO_SPACE, tell_what_went_in
+from turnlog.errors import NO_SPACE, MetaError, tell_what_went_in
 from turnlog.events import ERASURE, REGISTERS, TARGET, TURN, Arrival, Recorded, cite
 from turnlog.interop.portable.bookmarks import Changes, OnBookmark, plan_bookmarks
 from turnlog.interop.portable.checking import Survey, survey
 from turnlog.interop.portable.form import ExportedEvent, ExportFile
 from turnlog.interop.portable.report import KeptBookmark, RestoreReport
 from turnlog.model import ErasureMeta
+from turnlog.model.pieces import PIECE
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.record import EventDraft, RestoredEvent, plan_event, plan_restore
 from turnlog.sources import Sources
@@ -142,19 +142,33 @@ def restore(
 
 @contextmanager
 def _seekable(file: BinaryIO) -> Generator[BinaryIO]:
-    """Give a file that can be read twice: a pipe is copied to a temporary file first, which is its owner's alone."""
-    if file.seekable():
+    """Give a file that can be read twice.
+
+    What cannot, as a pipe or an object that has `read` alone, is copied to a temporary file first, which is its owner's
+    alone.
+    """
+    has_all = all(callable(getattr(file, name, None)) for name in ("seekable", "seek", "tell", "readline"))
+    if has_all and file.seekable():
         yield file
         return
     with TemporaryFile() as copy:
         try:
-            shutil.copyfileobj(file, copy)
+            for piece in _pieces(file):
+                copy.write(piece)
             copy.seek(0)
         except OSError as error:
             if error.errno in NO_SPACE:
                 raise OSError(error.errno, error.strerror, gettempdir()) from error
             raise
         yield copy
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read(PIECE):
+        if not isinstance(cast("object", piece), bytes | bytearray | memoryview):
+            kind = type(piece).__name__
+            raise MetaError(f"file: expected a file that is open for bytes, and its `read` gave {kind}", field="file")
+        yield piece
 
 
 def _groups(store: Store, export: ExportFile, found: Survey) -> Iterator[tuple[int, list[_Incoming]]]:

@@ -14,6 +14,8 @@ from tests.rewriting import erase, rewrite
 from turnlog import TurnLog
 from turnlog.digest import event_digest, payload_hash
 from turnlog.errors import CorruptionError, FormatError, MetaError, StoreBusyError
+from turnlog.interop.portable import exporting
+from turnlog.store import Store
 
 
 def _lines(content: bytes) -> list[dict[str, Any]]:
@@ -170,6 +172,37 @@ def test_export_that_something_was_erased_from_meanwhile_is_refused(file_log: Tu
     with pytest.raises(StoreBusyError, match="export again"):
         file_log.export(_Hooked(2, lambda: erase(store_path, turns[-1])))
     assert file_log.export(io.BytesIO()) == 601
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_export_of_a_log_has_the_erasure_of_all_that_is_erased(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, counted: bool
+) -> None:
+    """What is erased when its end is settled has an erasure behind it, however much was counted; the next one has all.
+
+    What is erased when it was written already is in it as it was.
+    """
+    turns = [log.add_turn(str(number), bookmark=False).id for number in range(600)]
+    log.bookmarks.set("first", turns[0])
+    settled_end = exporting.settled_end
+
+    def then_erased(store: Store) -> int:
+        end = settled_end(store)
+        log.erase(turn=turns[0], reason="asked")
+        return end
+
+    if counted:
+        # Its turn is written by then, and counted; the event of its bookmark is not, and has no payload.
+        with pytest.raises(StoreBusyError, match="export again"):
+            log.export(_Hooked(500, lambda: log.erase(turn=turns[0], reason="asked")))
+    else:
+        with monkeypatch.context() as patch:
+            patch.setattr(exporting, "settled_end", then_erased)
+            with pytest.raises(StoreBusyError, match="export again"):
+                log.export(io.BytesIO())
+    with TurnLog.open("memory://") as copy:
+        copy.import_turnlog(io.BytesIO(exported(log)))
+        assert copy.verify().clean
 
 
 def test_large_payloads_are_read_a_few_at_a_time(log: TurnLog, tmp_path: Path) -> None:

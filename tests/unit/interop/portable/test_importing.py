@@ -158,7 +158,7 @@ class TestWholeLog:
             rich.add_turn("mine", bookmark="main")
             gone = rich.add_turn("to be erased", bookmark=False)
             _import(rich, exported(source))
-        erase(path, gone.id)
+            rich.erase(turn=gone.id, reason="asked")
         with TurnLog.open(f"sqlite:///{path}") as rich, TurnLog.open("memory://") as copy:
             report = _import(copy, exported(rich))
             assert (report.whole, report.erased) == (True, 1)
@@ -168,6 +168,7 @@ class TestWholeLog:
             ]
             assert copy.turn(gone.id).erased
             assert exported(copy) == exported(rich)
+            assert copy.verify().clean
 
     def test_importing_again_adds_nothing(self, source: TurnLog, log: TurnLog) -> None:
         """A second import knows everything and moves nothing, here and where it comes from."""
@@ -379,6 +380,48 @@ class TestRefusal:
                 assert log.turn(line.id).digest == line.keys["digest"]
                 assert json.loads(changed.splitlines()[1])["event"] == line.event
 
+    @pytest.mark.parametrize("forged", ["topic", "target", "relation", "guest"])
+    def test_erased_event_of_a_whole_log_without_its_erasure_is_refused(
+        self, source: TurnLog, log: TurnLog, forged: str
+    ) -> None:
+        """The log would be damaged. Beside a log of one's own it comes in with an erasure of that log."""
+        gone, other = source.add_turn("gone", bookmark=False), source.turn("other")
+        source.erase(turn=gone.id, reason="asked")
+        content = exported(source)
+        forgery = Forgery.of(content)
+        erasure = forgery.of_topic("gpt.erasure")
+        [citation] = erasure.event["citations"]
+        match forged:
+            case "topic":
+                erasure.event["topic"] = "acme.erasure"
+            case "target":
+                citation |= {"id": other.id, "digest": other.digest}
+            case "relation":
+                erasure.event["topic"], citation["as"] = "acme.erasure", "turn"
+            case _:
+                erasure.keys["guest"] = True
+        line = next(at for at, found in enumerate(forgery.lines, 2) if found.id == gone.id)
+        forged_content = forgery.content()
+        with pytest.raises(FormatError, match=rf"^line {line}: it is erased, and no gpt.erasure") as caught:
+            _import(log, forged_content)
+        assert caught.value.line == line
+        assert _states(log) == []
+        log.add_turn("mine")
+        assert _import(log, forged_content).erased == 1
+        assert [what.what for what in log.verify().damage if what.event_id == gone.id] == []
+        with TurnLog.open("memory://") as sound:
+            _import(sound, content)
+            assert sound.verify().clean
+
+    def test_event_that_nobody_looks_into_is_refused(self, source: TurnLog, log: TurnLog) -> None:
+        """Also where payloads are so large that a line might be: `verify` calls a header of such a size damage."""
+        forgery = Forgery.of(exported(source))
+        forgery.lines[5].set_payload(b"x" * 2_000_000)
+        forgery.lines[1].event["meta"]["more"] = "x" * (16 << 20)
+        with pytest.raises(FormatError, match=r"^line 3: .*its event is longer than any is"):
+            _import(log, forgery.content())
+        assert _states(log) == []
+
     def test_wrong_hash_leaves_no_payload_file(self, source: TurnLog, file_log: TurnLog, store_path: Path) -> None:
         """A large payload of a refused import is not left in the payload folder."""
         forgery = Forgery.of(exported(source))
@@ -566,6 +609,24 @@ class TestGroups:
             assert log.import_turnlog(file).added == 11
         feeding.join()
         assert exported(log) == content
+
+    @pytest.mark.parametrize("others", [(), ("seekable",), ("seekable", "seek", "tell")])
+    def test_object_that_can_only_be_read_is_read_once(
+        self, source: TurnLog, log: TurnLog, others: tuple[str, ...]
+    ) -> None:
+        """As a response of a server, or a member of an archive of somebody's: `read` is all that it needs."""
+        content = exported(source)
+        inner = io.BytesIO(content)
+        methods = {name: staticmethod(getattr(inner, name)) for name in ("read", *others)}
+        file: Any = type("Readable", (), methods)()
+        assert log.import_turnlog(file).added == 11
+        assert exported(log) == content
+
+    def test_object_that_reads_text_is_refused(self, log: TurnLog) -> None:
+        """With one line, whatever else it is."""
+        file: Any = type("Readable", (), {"read": lambda _, size: "x" * size})()
+        with pytest.raises(MetaError, match="open for bytes, and its `read` gave str"):
+            log.import_turnlog(file)
 
     def test_export_can_stand_behind_something_else_in_a_file(self, source: TurnLog, log: TurnLog) -> None:
         """It is read from where the file stands."""
