@@ -42,7 +42,6 @@ from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.record import Hook
 from turnlog.store.awaiting import wait_beyond
-from turnlog.turn import turn_of
 
 __all__ = [
     "AsyncAudit",
@@ -126,10 +125,11 @@ class AsyncTurnLog(Part[TurnLog]):
         """Take an open log. `AsyncTurnLog.open` is the usual way.
 
         Raises:
-            StoreOpenError: it is no log, but where a store is.
+            StoreOpenError: it is no log, as where a store is.
         """
-        if isinstance(log, str | PathLike):
-            raise StoreOpenError("this is where a store is, and no log: open it with AsyncTurnLog.open(…)")
+        if not isinstance(log, TurnLog):  # pyright: ignore[reportUnnecessaryIsInstance]
+            what = "where a store is" if isinstance(log, str | PathLike) else f"of type {type(log).__name__}"
+            raise StoreOpenError(f"this is {what}, and no log: open it with AsyncTurnLog.open(…)")
         super().__init__(log, log.executors)
         self.bookmarks = AsyncBookmarks(log.bookmarks, log.executors)
         self.calls = AsyncCalls(log.calls, log.executors)
@@ -264,8 +264,8 @@ class AsyncTurnLog(Part[TurnLog]):
         try:
             yield group
         finally:
-            drafts = group.end()
-        group.turns = [turn_of(recorded) for recorded in await self.add_group(drafts)]
+            added = group.end()
+        group.turns = await self._executors.run_append(self.sync._record_group, added)  # pyright: ignore[reportPrivateUsage] - our own
 
     @property
     def holds(self) -> AsyncHolds:

@@ -291,7 +291,7 @@ class AsyncFeeds(Part[Feeds]):
 
     search = waits(Feeds.search)
     spans = waits(Feeds.spans)
-    unsearchable = reads(Feeds.unsearchable)
+    unsearchable = waits(Feeds.unsearchable)
     usage = waits(Feeds.usage)
     total_usage = waits(Feeds.total_usage)
     tools = waits(Feeds.tools)
@@ -304,6 +304,12 @@ class AsyncFeeds(Part[Feeds]):
     get = reads(Feeds.get)
     move = waits(Feeds.move)
     remove = waits(Feeds.remove)
+    delivered_to = reads(Feeds.delivered_to)
+    forget_erased = waits(Feeds.forget_erased)
+
+    async def projections(self) -> tuple[Projection, ...]:
+        """Return the projections that every log can have; see `Feeds.projections`."""
+        return await self._executors.run_read(lambda: self.sync.projections)
 
     async def runner(
         self, projections: Sequence[Projection] | None = None, target: Target | None = None

@@ -42,6 +42,7 @@ from turnlog.model import (
     document_block,
 )
 from turnlog.model.binary_files import check_binary
+from turnlog.model.kinds import check_count, check_each, check_kind, check_list, check_path, check_texts, check_type
 from turnlog.model.plain import check_one_of
 from turnlog.projections import Thread, TurnFilter
 from turnlog.projections.bookmarks import all_bookmarks
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
     from turnlog.context import CompactionReport, Projector, Summarize
     from turnlog.executors import Executors
     from turnlog.feeds import Events, Feeds, Item
-    from turnlog.group import TurnGroup
+    from turnlog.group import Added, TurnGroup
     from turnlog.interop.importing import TranscriptReport
     from turnlog.interop.portable import OnBookmark, RestoreReport
     from turnlog.record import Hook, Note, Redaction, TurnDraft
@@ -169,17 +170,19 @@ class TurnLog:
         """Put a log together from its parts. `TurnLog.open` is the usual way.
 
         Raises:
-            StoreOpenError: it is no store, but where one is.
+            StoreOpenError: it is no store, as where one is.
+            MetaError: `redact` is no list.
             RedactionError: a hook cannot be called.
         """
-        if isinstance(store, str | PathLike):
-            raise StoreOpenError("this is where a store is, and no store: open it with TurnLog.open(…)")
+        if not isinstance(store, Store):  # pyright: ignore[reportUnnecessaryIsInstance]
+            what = "where a store is" if isinstance(store, str | PathLike) else f"of type {type(store).__name__}"
+            raise StoreOpenError(f"this is {what}, and no store: open it with TurnLog.open(…)")
         self.store = store
         self._sources = sources or Sources()
         self._given_projector = projector
-        self._hooks = redact
+        self._hooks = check_list(redact or (), "redact", "hooks")
         self._making = RLock()
-        if redact:
+        if self._hooks:
             _ = self._redaction  # what is no hook is refused at once
 
     # What a log is put together from is made, and imported, when it is first asked for.
@@ -260,11 +263,11 @@ class TurnLog:
 
         Raises:
             RedactionError: a hook cannot be called.
-            MetaError: the timeout is no number.
+            MetaError: the timeout is no number, or another argument is not what it should be.
             StoreOpenError: the URL is malformed, or what is there is not a store that this turnlog can open.
         """
-        if redact:
-            record.Redaction(redact)  # what is none is refused before a store is made
+        if hooks := check_list(redact or (), "redact", "hooks"):
+            record.Redaction(hooks)  # what is none is refused before a store is made
         store = open_store(
             url,
             projections=projections.synchronous(),
@@ -274,7 +277,7 @@ class TurnLog:
             on_busy=on_busy,
             seals=seals,
         )
-        return cls(store, redact=redact)
+        return cls(store, redact=hooks)
 
     def close(self) -> None:
         """Release the store, once what other threads are at has come to an end.
@@ -520,8 +523,14 @@ class TurnLog:
         try:
             yield group
         finally:
-            drafts = group.end()
-        group.turns = [turn_of(recorded) for recorded in self.add_group(drafts)]
+            added = group.end()
+        group.turns = self._record_group(added)
+
+    def _record_group(self, added: Sequence[Added]) -> list[Turn]:
+        """Record what was added to a group, which has checked it."""
+        drafts = [self._redaction.with_key(key, (draft.payload,)).turn(draft) for draft, key in added]
+        plan = partial(record.plan_group, items=drafts, sources=self._sources)
+        return [turn_of(recorded) for recorded in self.store.write(plan)]
 
     def add_group(self, items: Sequence[TurnDraft | Note]) -> list[Recorded]:
         """Record turns and notes beside them in one transaction: all of them, or none. On return they are on disk.
@@ -530,11 +539,13 @@ class TurnLog:
         of, what comes earlier where that has an id.
 
         Raises:
+            InputError: something in it is neither a draft nor a note, or is malformed.
             NotFoundError: a note is of a turn that is neither in the log nor earlier in the group.
             RedactionError: a redaction hook failed.
             UnknownTurnError: a turn continues one that is in neither of them.
         """
-        kept = [record.redacted(item, self._redaction) for item in items]
+        given = check_list(items, "items", "turn drafts and notes")
+        kept = [record.redacted(record.checked(item), self._redaction) for item in given]
         return self.store.write(lambda transaction: record.plan_group(transaction, kept, self._sources))
 
     def _record(self, draft: TurnDraft, redaction: Redaction) -> Turn:
@@ -717,18 +728,20 @@ class TurnLog:
             progress: told now and then while the projection is brought up to date.
 
         Raises:
-            MetaError: `which` is no filter, `among` or `wanted` no plain function, or the limit no number.
+            MetaError: `which` is no filter, `among` or `wanted` no plain function, the limit no number, or the bookmark
+                no text.
         """
         check_condition(among, "among", "thread")
         times, speaker = check_filter(which).of_time(), which.of_speaker()
         fits = fitting(speaker, wanted)
+        named = None if bookmark is None else check_kind(bookmark, str, "bookmark")
 
         def threads(**where: Any) -> list[Thread]:
             with self.store.read() as transaction:
                 return latest_threads(
                     transaction,
                     _bounded(limit),
-                    bookmark=bookmark,
+                    bookmark=named,
                     among=lambda thread: (
                         times.takes_time(datetime.fromisoformat(thread.last)) and (among is None or among(thread))
                     ),
@@ -877,6 +890,9 @@ class TurnLog:
             timeout_s: how long to wait at most, in seconds; None for as long as it takes.
 
         Appends of this process wake it at once, those of others within a few hundredths of a second.
+
+        Raises:
+            MetaError: `after` is no global position, or the seconds are negative or no number.
         """
         return self.store.wait(after, timeout_s)
 
@@ -1021,13 +1037,15 @@ class TurnLog:
             The report of the format's importer.
 
         Raises:
+            MetaError: the format or the path is none.
             NotFoundError: there is no such format.
             FormatError: the file is not of this format at all, or cannot be read.
             RedactionError: a redaction hook failed; nothing was imported.
             PluginError: the importer of another package failed, or cannot be used: a note of it (`__notes__`) says
                 what is in by then.
         """
-        source = interop.formats.read(format, Path(path), self._redaction)
+        name, file = check_type(format, str, "format"), check_path(path, "path")
+        source = interop.formats.read(name, file, self._redaction)
         return interop.importing.run_import(self.store, source, self._sources, progress=progress)
 
     def import_claude_code(self, path: str | Path, *, progress: Progress | None = None) -> TranscriptReport:
@@ -1204,14 +1222,15 @@ class TurnLog:
             since: payloads up to this global position are not read again, and requests not put together.
 
         Raises:
+            MetaError: `checkpoints` has something else in it, or `since` is no global position.
             StoreReadOnlyError: there is something to repair, and the store cannot be written.
         """
         return audit.verify(
             self.store,
             progress=progress,
             repair_projections=repair_projections,
-            checkpoints=checkpoints,
-            since=since,
+            checkpoints=check_each(checkpoints, audit.Anchor, "checkpoints", "checkpoints, as read_anchors gives them"),
+            since=check_count(since, "since"),
         )
 
     # Seal, and erase
@@ -1308,7 +1327,7 @@ class TurnLog:
     def _forget(self) -> None:
         """Drop all that is kept in memory of content, in this process."""
         self._projector.forget()
-        self.calls.forget()
+        self.calls._forget()  # pyright: ignore[reportPrivateUsage] - our own
         self.store.tail.forget()
         providers.forget()
         events.forget()
@@ -1372,8 +1391,10 @@ class TurnLog:
             progress: called with events done and events in all.
 
         Raises:
+            MetaError: `names` is no list of texts.
             SchemaError: there is no projection of a name.
         """
+        names = check_texts(names, "names", "['turn index']")
         others = [name for name in names if name != TREE.name]
         built = self.store.rebuild(others, progress=progress) if others or not names else []
         with self.store.read() as transaction:

@@ -119,6 +119,10 @@ def _use_after_fork(url: str) -> dict[str, str]:
                 "events": lambda: list(log.events()),
                 "threads": log.threads,
                 "wait": lambda: log.wait(0),
+                "feeds": log.feeds.all,
+                "projections": log.feeds.unsearchable,
+                "delivered": lambda: log.feeds.delivered_to([]),
+                "forget": log.calls.forget,
                 "place": lambda: log.store.place(b"x"),
             }
             lines = []
@@ -145,7 +149,7 @@ def test_use_after_fork_raises(tmp_path: Path) -> None:
     found = run_process(_use_after_fork, f"sqlite:///{tmp_path}/log.db")
     assert found.pop("parent") == "True"
     assert set(found.values()) == {StoreClosedError.__name__}, found
-    assert len(found) == 9
+    assert len(found) == 13
 
 
 def _follow(url: str, process: int, turns: int) -> list[int]:

@@ -51,8 +51,7 @@ PAIRS = [
 
 OF_THREADS: dict[type, set[str]] = {
     Audit: {"close"},  # comes with that of the log
-    # The tables that every log can have, and what an erasure asks of them.
-    Feeds: {"close", "projections", "target", "delivered_to", "forget_erased"},
+    Feeds: {"close", "target"},  # a database has no asynchronous form
     AsyncFeed: {"name"},  # an attribute of the other one
 }
 """What has no asynchronous form."""

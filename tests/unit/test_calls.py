@@ -15,7 +15,7 @@ from tests.faults import hostile
 from tests.rewriting import erase, position, rewrite
 from tests.wires.server import WireServer, stream, whole
 
-from turnlog import CorruptionError, HeadConflictError, TurnLog, UnknownCallError, UnknownTurnError
+from turnlog import CorruptionError, HeadConflictError, TurnLog, UnknownCallError, UnknownTurnError, UnreadableCall
 from turnlog.digest import payload_hash
 from turnlog.errors import ContentError, ErasedError, ErasedSinceError, FormatError
 from turnlog.ids import new_id
@@ -25,7 +25,7 @@ from turnlog.model.tools import TOOLS_MAX
 from turnlog.projections import synchronous
 from turnlog.providers import Connection, OnLoss, PreparedRequest, get, get_as
 from turnlog.providers.replay import Replay
-from turnlog.record.calls import reply_flaw, reply_payload
+from turnlog.record.calls import CallDraft, plan_call, reply_flaw, reply_payload
 from turnlog.record.requests import request_payload
 from turnlog.sources import Sources
 from turnlog.store import open_store
@@ -60,6 +60,25 @@ def events(text: str) -> list[bytes]:
             {"type": "message_stop"},
         )
     ]
+
+
+def test_a_damaged_call_is_among_all_calls(log: TurnLog) -> None:
+    """It says why it cannot be read, and keeps none of the others from being listed."""
+    turn = log.add_turn("Hi.", bookmark="main")
+    sound = [log.calls.record("main", prepare(log, "main"))]
+    meta = msgspec.structs.replace(log.calls.get(sound[0]).meta, params="null", base=None)
+    payload, _ = request_payload([log.calls.request(sound[0])], b"")
+    kept = log.store.place(payload)
+    draft = CallDraft(meta=meta, payload=kept, id=new_id(), listing=None, listing_payload=None)
+    damaged = log.store.write(lambda transaction: plan_call(transaction, draft, Sources())).header.id
+    sound.append(log.calls.record("main", prepare(log, "main")))
+    first, why, last = log.calls.all()
+    assert [first.id, last.id] == sound
+    assert isinstance(why, UnreadableCall)
+    assert (why.id, why.turn) == (damaged, turn.id)
+    assert why.unreadable.startswith(f"the parameters of call {damaged!r} cannot be read")
+    with pytest.raises(CorruptionError):
+        log.calls.get(damaged)
 
 
 def prepare(

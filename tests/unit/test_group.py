@@ -1,6 +1,7 @@
 """`TurnLog.group`: several turns in one transaction, all of them or none."""
 
 import asyncio
+import inspect
 import threading
 import time
 from contextlib import suppress
@@ -19,6 +20,16 @@ from turnlog import (
     TurnLog,
     UnknownTurnError,
 )
+from turnlog.redaction import Found
+
+KEY = "zq-this-is-the-key-0123456789"
+OTHER = "of-a-hook-0123456789"
+
+
+def found(text: str, what: str) -> list[Found]:
+    """Return where a hook finds something."""
+    at = text.find(what)
+    return [] if at < 0 else [Found(start=at, end=at + len(what), kind="other")]
 
 
 @pytest.fixture
@@ -103,6 +114,41 @@ def test_a_turn_that_cannot_be_recorded_records_none(log: TurnLog) -> None:
     with pytest.raises(SecretError):
         add_all(log, good, {"content": "b", "inherited": {"api_key": "sk-" + "a1" * 20}})
     assert [bookmark.name for bookmark in log.bookmarks.all()] == ["main"]
+
+
+def _keys_in_a_group(log: TurnLog) -> TurnGroup:
+    with log.group() as group:
+        group.add_turn(f"the key is {KEY}", bookmark="main", api_key=KEY)
+        group.add_turn([{"type": "text", "text": f"{KEY} and {OTHER}"}], continues="main", api_key=KEY)
+        group.add_turn(f"not said to be one: {KEY}", continues="main")
+    return group
+
+
+async def _keys_in_an_async_group(log: AsyncTurnLog) -> TurnGroup:
+    async with log.group() as group:
+        group.add_turn(f"the key is {KEY}", bookmark="main", api_key=KEY)
+        group.add_turn([{"type": "text", "text": f"{KEY} and {OTHER}"}], continues="main", api_key=KEY)
+        group.add_turn(f"not said to be one: {KEY}", continues="main")
+    return group
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_key_is_redacted_in_a_group_as_alone(is_async: bool) -> None:
+    """With what the hooks of the log find; and only in the turn that it is given with."""
+    with TurnLog.open("memory://", redact=[lambda text, _: found(text, OTHER)]) as log:
+        group = asyncio.run(_keys_in_an_async_group(AsyncTurnLog(log))) if is_async else _keys_in_a_group(log)
+        texts = [log.text(turn) for turn in group.turns]
+        alone = log.add_turn(f"{KEY} and {OTHER}", api_key=KEY)
+        assert texts[1] == log.text(alone)
+        assert [KEY in text for text in texts] == [False, False, True]
+        assert [turn.meta.redacted for turn in group.turns] == [{"api-key": 1}, alone.meta.redacted, None]
+        assert alone.meta.redacted == {"api-key": 1, "other": 1}
+
+
+def test_a_group_takes_what_a_log_takes() -> None:
+    """So that a call is moved into a group as it is."""
+    alone, together = (inspect.signature(kind.add_turn).parameters for kind in (TurnLog, TurnGroup))
+    assert list(map(str, together.values())) == list(map(str, alone.values()))
 
 
 def test_nothing_is_added_behind_the_end(log: TurnLog) -> None:

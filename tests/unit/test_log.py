@@ -36,6 +36,7 @@ from turnlog.errors import (
     HeadConflictError,
     HoldError,
     IdConflictError,
+    InputError,
     MetaError,
     NotFoundError,
     SchemaError,
@@ -49,6 +50,7 @@ from turnlog.errors import (
     UnknownTurnError,
 )
 from turnlog.events import Arrival, metadata
+from turnlog.feeds.sinks import JSONLines
 from turnlog.ids import new_id
 from turnlog.log import LogStats
 from turnlog.model import ReplyFacts
@@ -270,6 +272,35 @@ def test_every_method_of_a_closed_log_says_so(tmp_path: Path) -> None:
             call()
 
 
+OF_PARTS: dict[str, Callable[[TurnLog], object]] = {
+    "calls.forget": lambda log: log.calls.forget(),
+    "feeds.all": lambda log: log.feeds.all(),
+    "feeds.get": lambda log: log.feeds.get("x"),
+    "feeds.remove": lambda log: log.feeds.remove("x"),
+    "feeds.move": lambda log: log.feeds.move("x", 0),
+    "feeds.delivered_to": lambda log: log.feeds.delivered_to([]),
+    "feeds.forget_erased": lambda log: log.feeds.forget_erased(),
+    "feeds.feed": lambda log: log.feeds.feed(JSONLines("x")),
+    "feeds.runner": lambda log: log.feeds.runner(),
+    "feeds.run": lambda log: log.feeds.run(),
+    "feeds.built": lambda log: log.feeds.built(),
+    "feeds.rebuild": lambda log: log.feeds.rebuild("x"),
+    "feeds.skip": lambda log: log.feeds.skip("x", "why"),
+    "feeds.unsearchable": lambda log: log.feeds.unsearchable(),
+}
+"""What parts of a log could do without asking its store anything."""
+
+
+def test_parts_of_a_closed_log_say_so_too(tmp_path: Path) -> None:
+    """Whatever they would have answered without their store, which a log that is closed has no more."""
+    log = TurnLog.open(f"sqlite:///{tmp_path}/log.db")
+    log.add_turn("x")
+    log.close()
+    for call in OF_PARTS.values():
+        with pytest.raises(StoreClosedError):
+            call(log)
+
+
 class TestTurn:
     """Recorded turns as values."""
 
@@ -389,6 +420,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         UnknownTurnError,
         lambda log, _: log.add_group([turn_draft("x", continues="nobody")]),
     ),
+    "add_group InputError": (InputError, lambda log, _: log.add_group(cast("Any", ["x"]))),
     "event NotFoundError": (NotFoundError, lambda log, _: log.event(new_id())),
     "event MetaError": (MetaError, lambda log, _: log.event("main")),
     "turn UnknownTurnError": (UnknownTurnError, lambda log, _: log.turn("x")),
@@ -433,9 +465,14 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
         lambda *_: TurnLog.open("memory://", busy_timeout_s=float("inf")),
     ),
     "open MetaError, no number": (MetaError, lambda *_: TurnLog.open("memory://", busy_timeout_s=float("nan"))),
+    "bookmarks.delete MetaError": (MetaError, lambda log, _: log.bookmarks.delete(cast("Any", None))),
     "bookmarks.get UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.get("x")),
     "bookmarks.delete UnknownBookmarkError": (UnknownBookmarkError, lambda log, _: log.bookmarks.delete("x")),
     "import_claude_code FormatError": (FormatError, lambda log, path: log.import_claude_code(path / "absent")),
+    "import_transcript MetaError": (
+        MetaError,
+        lambda log, _: log.import_transcript("claude-code", cast("Any", None)),
+    ),
     "import_transcript NotFoundError": (
         NotFoundError,
         lambda log, path: log.import_transcript("nonesuch", path / "a"),
@@ -447,6 +484,9 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "export UnknownTurnError": (UnknownTurnError, lambda log, _: log.export(io.BytesIO(), "x")),
     "export NotFoundError": (NotFoundError, lambda log, _: log.export(io.BytesIO(), wanted=lambda _: False)),
     "export MetaError": (MetaError, lambda log, _: log.export(io.BytesIO(), ancestry=True)),
+    "rebuild_projections MetaError": (MetaError, lambda log, _: log.rebuild_projections("turns")),
+    "verify MetaError": (MetaError, lambda log, _: log.verify(since=-1)),
+    "wait MetaError": (MetaError, lambda log, _: log.wait(-1, 0)),
     "rebuild_projections SchemaError": (SchemaError, lambda log, _: log.rebuild_projections(["nonesuch"])),
     "erase MetaError": (MetaError, lambda log, _: log.erase(turn="main", reason="")),
     "erase UnknownTurnError": (UnknownTurnError, lambda log, _: log.erase(turn="x", reason="r")),
@@ -456,6 +496,7 @@ CASES: dict[str, tuple[type[TurnlogError], Callable[[TurnLog, Path], object]]] =
     "seal SealError": (SealError, lambda log, _: log.seal()),
     "holds.set MetaError": (MetaError, lambda log, _: log.holds.set("", turn="main")),
     "holds.set UnknownTurnError": (UnknownTurnError, lambda log, _: log.holds.set("h", turn="x")),
+    "holds.get MetaError": (MetaError, lambda log, _: log.holds.get(cast("Any", None))),
     "holds.get HoldError": (HoldError, lambda log, _: log.holds.get("h")),
     "holds.release MetaError": (MetaError, lambda log, _: log.holds.release("h", reason=cast("str", 1))),
     "holds.release HoldError": (HoldError, lambda log, _: log.holds.release("h")),

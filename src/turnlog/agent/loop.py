@@ -29,15 +29,9 @@ from turnlog.agent.time_limit import until_closed
 from turnlog.agent.toolbox import Toolbox
 from turnlog.errors import MetaError, RunError
 from turnlog.model import Delta
+from turnlog.model.kinds import check_type
 from turnlog.model.plain import plain_json
-from turnlog.record.fields import (
-    check_bookmark,
-    check_continues,
-    check_expected_head,
-    check_inherited,
-    check_subject,
-    check_type,
-)
+from turnlog.record.fields import check_bookmark, check_continues, check_expected_head, check_inherited, check_subject
 from turnlog.record.secrets import refuse_secrets
 
 P = ParamSpec("P")

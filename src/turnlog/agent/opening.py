@@ -15,9 +15,10 @@ from turnlog.agent.run_log import Content, RunLog
 from turnlog.errors import RunError
 from turnlog.ids import new_id
 from turnlog.model import Text, TurnMeta
+from turnlog.model.kinds import check_type
 from turnlog.record.documents import check_documents
 from turnlog.record.drafts import TurnDraft, document_draft, turn_draft
-from turnlog.record.fields import check_bookmark, check_expected_head, check_subject, check_type
+from turnlog.record.fields import check_bookmark, check_expected_head, check_subject
 from turnlog.record.media import check_media_type, media_type
 from turnlog.record.redaction import NOTHING
 from turnlog.turn import Turn, turn_of

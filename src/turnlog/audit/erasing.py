@@ -36,9 +36,10 @@ from turnlog.events import (
 )
 from turnlog.events.sealing import find_key
 from turnlog.model import ErasureMeta
+from turnlog.model.kinds import check_type
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.record import EventDraft, find_turn, plan_event
-from turnlog.record.fields import check_name, check_type
+from turnlog.record.fields import check_name
 from turnlog.record.sealing import key_about
 from turnlog.record.subjects import changes_subject
 from turnlog.sources import Sources

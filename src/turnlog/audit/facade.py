@@ -25,6 +25,7 @@ from turnlog.audit.proofs import Proof, write_consistency
 from turnlog.audit.proving import Withheld, grow_tree, nothing, prove_consistency, proving
 from turnlog.audit.tree import PAGE_LEAVES, Nodes, Progress, gain, grow, rebuild_tree
 from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, TurnlogError
+from turnlog.model.kinds import check_count, check_type
 from turnlog.projections.checkpoints import CHECKPOINTS, count_below, keep, kept
 from turnlog.store import ReadTransaction, Store, WriteTransaction
 
@@ -269,7 +270,10 @@ class Audit:
 
         Raises:
             ProofError: the log has no so many, or the first is larger.
+            MetaError: one of them is no number of events.
         """
+        check_count(size1, "size1")
+        check_count(size2, "size2")
         grow_tree(self._store)
         with self._store.read() as transaction:
             if size2 > transaction.log_end():
@@ -326,7 +330,10 @@ class Audit:
 
         Raises:
             ProofError: it has not: one of them was not signed for the log as it is.
+            MetaError: one of them is no text.
         """
+        check_type(old_note, str, "old_note")
+        check_type(new_note, str, "new_note")
         grow_tree(self._store)
         with self._store.read() as transaction:
             return write_consistency(old_note, new_note, prove_consistency(transaction, old_note, new_note))

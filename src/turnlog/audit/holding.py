@@ -9,8 +9,9 @@ from turnlog.audit.holds import Hold, holds
 from turnlog.errors import HoldError
 from turnlog.events import HOLD, TARGET, cite
 from turnlog.model import HoldMeta
+from turnlog.model.kinds import check_kind, check_type
 from turnlog.record import EventDraft, Redaction, find_turn, plan_event
-from turnlog.record.fields import check_name, check_type
+from turnlog.record.fields import check_name
 from turnlog.record.redaction import NOTHING
 from turnlog.record.sealing import key_about, key_beside
 from turnlog.sources import Sources
@@ -35,8 +36,10 @@ class Holds:
         """Return a hold that is set.
 
         Raises:
+            MetaError: the name is no text.
             HoldError: there is none of this name.
         """
+        check_kind(name, str, "name")
         with self._store.read() as transaction:
             found = holds(transaction).get(name)
         if found is None:
@@ -99,12 +102,13 @@ class Holds:
         """Release a legal hold. On return it is on disk.
 
         Raises:
-            MetaError: a text is none.
+            MetaError: the name or a text is none.
             SecretError: a redaction hook finds something in a text.
             RedactionError: a redaction hook failed.
             HoldError: there is no such hold.
         """
         self._refuse(reason=reason, by=by)
+        check_kind(name, str, "name")
         meta = HoldMeta(action="release", name=name, reason=_text(reason, "reason"), by=_text(by, "by"))
 
         def plan(transaction: WriteTransaction) -> None:

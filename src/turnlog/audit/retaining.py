@@ -12,8 +12,8 @@ from turnlog.audit.erasing import ErasureReport, GoneOnError, Request, Search, e
 from turnlog.errors import ConflictError, HoldError, MetaError
 from turnlog.events.meta import turn_meta
 from turnlog.events.times import said_at
+from turnlog.model.kinds import check_type
 from turnlog.projections.threads import Thread, latest_threads, turns_backwards
-from turnlog.record.fields import check_type
 from turnlog.sources import Sources
 from turnlog.store import ReadTransaction, Store
 

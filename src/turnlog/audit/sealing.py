@@ -13,8 +13,9 @@ from msgspec import Struct
 from turnlog.errors import SealError
 from turnlog.events import SEAL, TURN, named_subject
 from turnlog.model import SealMeta
+from turnlog.model.kinds import check_type
 from turnlog.record import EventDraft, plan_event
-from turnlog.record.fields import check_name, check_type
+from turnlog.record.fields import check_name
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ReadTransaction, SealPolicy, Store, WriteTransaction
 from turnlog.store.sealing import checked_seals

@@ -223,7 +223,10 @@ class Targets:
             return
         if (name := named_head(turn)) is not None:
             self._names.add(name)
-        origin = turn_meta(turn).origin
+        try:
+            origin = turn_meta(turn).origin
+        except CorruptionError:
+            return  # it says of no file that it came from one; its lines cite it
         if origin is not None:
             self._formats.add(origin.format)
             self._uuids.update(uuid.encode() for uuid in origin.ids if uuid)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal, get_args
 
 import msgspec
 
@@ -21,17 +21,20 @@ from turnlog.model import (
     BytesRef,
     CallError,
     CallMeta,
+    LossReport,
     ReplyMeta,
     Response,
     Tool,
     ToolsMeta,
     WindowChange,
     encode_change,
+    parse_tools,
     tools_bytes,
 )
-from turnlog.model.plain import plain_json
+from turnlog.model.kinds import check_count, check_each, check_fields, check_list, check_texts, check_type
+from turnlog.model.plain import check_one_of, plain_json
 from turnlog.model.tools import check_tools
-from turnlog.providers import Parameters, PreparedRequest, Provider
+from turnlog.providers import OnLoss, Parameters, PreparedRequest, Provider
 from turnlog.providers.replay import RecordedReply
 from turnlog.record import find_turn, foreseen_key, general_key, placed, reply_draft
 from turnlog.record.calls import (
@@ -96,8 +99,10 @@ class Calls:
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: the parameters are not JSON, or too large; or the request is.
-            ContentError: the request offers more than 10,000 tools, or two of one name.
+            MetaError: the parameters are not JSON, or too large; or the request is; or something of it is of another
+                kind than it should be.
+            ContentError: the request offers more than 10,000 tools, two of one name, or what is none; or `window` is no
+                such change.
             SecretError: a parameter looks like a secret; or the redaction hooks of the log find something in the
                 request, its provider, api or model, or in a tool: these are kept as they are sent, or not at all.
             RedactionError: a redaction hook failed.
@@ -113,7 +118,10 @@ class Calls:
         servers: Sequence[str] = (),
         window: WindowChange | None = None,
     ) -> Recorded:
-        lines = loss_lines(request.loss_report)
+        _check_request(request)
+        of_servers = check_texts(servers, "servers", "['notes']")
+        params = _parameters(request.params)
+        lines = loss_lines(check_fields(request.loss_report, LossReport, "loss_report"))
         report = b"".join(lines)
         change = b"" if window is None else encode_change(window)
         if self._redaction:
@@ -121,7 +129,7 @@ class Calls:
             asked = {
                 "request": request.body,
                 "tools": offered,
-                "params": _parameters(request.params).encode(),
+                "params": params.encode(),
                 "loss": report,
                 "window": change,
             }
@@ -142,17 +150,17 @@ class Calls:
             adapter_version=request.version,
             stream=request.stream,
             request=ref,
-            params=_parameters(request.params),
+            params=params,
             on_loss=request.on_loss,
             loss=_ref(report) if report else None,
             window=_ref(change) if change else None,
         )
         parts = [*request.parts, *lines, *([change] if change else [])]
         try:
-            call = self._record(meta, parts, request.tools, servers, request.erasure)
+            call = self._record(meta, parts, request.tools, of_servers, request.erasure)
         except ErasedError:
             # What it was to be based on was erased since it was looked up.
-            call = self._record(meta, parts, request.tools, servers, request.erasure, based=False)
+            call = self._record(meta, parts, request.tools, of_servers, request.erasure, based=False)
         if size <= KEPT_BYTES_MAX:
             self._keep(call.header.id, b"".join(parts))
         return call
@@ -216,12 +224,17 @@ class Calls:
         Raises:
             UnknownCallError: there is no such call.
             HeadConflictError: the bookmark is not at `expected_head`.
-            MetaError: what it continues was erased since, and there is no subject.
+            ContentError: a content block is malformed.
+            MetaError: what it continues was erased since, and there is no subject; or something is of another kind than
+                it should be.
             RedactionError: a redaction hook failed.
 
         Where redaction hooks find something, in the turn, in the error or in the raw events, no raw event is kept: what
         was found may be spread over many. The reply says so (`redacted`), and cannot be compared or replayed.
         """
+        check_type(response, Response, "response")
+        error = None if response.error is None else check_fields(response.error, CallError, "error")
+        raw = check_each(events, bytes, "events", "raw events")
         with self._store.read() as transaction:
             found = find_call(transaction, call)
         draft = reply_draft(
@@ -231,7 +244,7 @@ class Calls:
             expected_head=expected_head,
             subject=subject,
         )
-        return self._record_reply(found.header.id, events, response.error, draft, api_key=api_key)
+        return self._record_reply(found.header.id, raw, error, draft, api_key=api_key)
 
     def _record_reply(
         self,
@@ -286,6 +299,10 @@ class Calls:
 
     def forget(self) -> None:
         """Drop what is kept in memory of requests: they may have been erased."""
+        self._store.check_open()
+        self._forget()
+
+    def _forget(self) -> None:
         with self._mutex:
             self._kept.clear()
             self._listings = None
@@ -302,8 +319,8 @@ class Calls:
         """Return the metadata with the listing's event if it is recorded already, else the listing to record."""
         if not tools:
             return meta, None, None
-        check_tools(tools)
-        payload = placed(self._store, tools_bytes(list(tools)), general_key)
+        listing = tools_bytes(list(tools))
+        payload = placed(self._store, listing, general_key)
         with self._mutex:
             if self._listings is None:
                 with self._store.read() as transaction:
@@ -315,6 +332,7 @@ class Calls:
             known = self._listings.get(payload.content_hash or "")
         if known is not None:
             return msgspec.structs.replace(meta, tools=known), None, None
+        parse_tools(listing)  # what would not be read again is not recorded
         return meta, ToolsMeta(tools=len(tools), servers=tuple(servers)), payload
 
     # Read
@@ -421,7 +439,24 @@ def _ref(*parts: bytes) -> BytesRef:
     return BytesRef(hash=sri(pieces_digest(parts)), size=sum(map(len, parts)))
 
 
+def _check_request(request: PreparedRequest) -> None:
+    """Check that a request is of what can be recorded, and read again. The rest is checked with its metadata.
+
+    Raises:
+        MetaError, ContentError: it is not.
+    """
+    check_type(request, PreparedRequest, "request")
+    check_type(request.head, bytes, "head")
+    check_each(request.messages, bytes, "messages", "fragments of the body, as bytes")
+    check_type(request.closing, bytes, "closing")
+    check_tools(check_list(request.tools, "tools", "tools"))
+    if request.on_loss is not None:
+        check_one_of(request.on_loss, get_args(OnLoss), "on_loss")
+    if request.erasure is not None:
+        check_count(request.erasure, "erasure")
+
+
 def _parameters(params: Parameters) -> str:
-    given = plain_json(params, "params", MetaError)
+    given = plain_json(check_type(params, Mapping, "params"), "params", MetaError)
     refuse_secrets(given, field="params")
     return msgspec.json.encode(given).decode()

@@ -27,7 +27,7 @@ def call_or_why(transaction: ReadTransaction, recorded: Recorded) -> Call | Unre
     """Return a call, or why it cannot be read."""
     try:
         return call_of(transaction, recorded)
-    except ErasedError as error:
+    except (ErasedError, CorruptionError) as error:
         turn = recorded.header.cited("turn") or ""
         return UnreadableCall(id=recorded.header.id, turn=turn, unreadable=str(error))
 

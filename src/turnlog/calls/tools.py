@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct
 
+from turnlog.errors import MetaError
 from turnlog.events import CALL, TOOL_END, Recorded, meta_of, turn_meta, unreadable
 from turnlog.model import (
     MAY_HAVE_HAD_EFFECTS,
@@ -27,6 +28,7 @@ from turnlog.model import (
     decode_content,
 )
 from turnlog.model.depth import JSON_DEPTH_MAX
+from turnlog.model.kinds import check_fields, check_list, check_texts
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.marked_blocks import marked_texts
 from turnlog.projections.turns import children
@@ -57,6 +59,12 @@ _WITHOUT_TOOL_EVENTS_MAX = {
     "openai_responses": 2,
 }
 """By adapter the last version that it had in versions of turnlog which recorded no events of tool calls (ADR 0043)."""
+
+
+_CALLS = "calls, as ToolCallMeta"
+_ENDS = "ends, as ToolEndMeta"
+_SAID = "pairs of an end, as ToolEndMeta, and content"
+"""What lists of these are told to be of."""
 
 
 class ToolAttempt(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -182,15 +190,17 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: it is no call of an assistant turn.
+            ContentError: the content of a result is malformed.
+            MetaError: it is no call of an assistant turn, or an argument is not what it should be.
             ToolCallTakenError: another run has begun one of these attempts: do not call the tools. Nothing was
                 recorded.
             RedactionError: a redaction hook failed.
         """
-        said = [self._placed(end, content, api_key) for end, content in ends]
+        begun = [check_fields(call, ToolCallMeta, "tool_call") for call in check_list(calls, "calls", _CALLS)]
+        said = [self._placed(*_said(pair), api_key) for pair in check_list(ends, "ends", _SAID)]
 
         def plan(transaction: WriteTransaction) -> list[str]:
-            for call in calls:
+            for call in begun:
                 plan_tool_call(transaction, call, self._sources)
             return [_id_of(plan_tool_end(transaction, *end, self._sources), end[0]) for end in said]
 
@@ -207,7 +217,7 @@ class ToolCalls:
         Raises:
             UnknownTurnError: there is no such turn.
             ContentError: the content is malformed.
-            MetaError: it is no call of an assistant turn.
+            MetaError: it is no call of an assistant turn, or an argument is not what it should be.
             ToolCallTakenError: it was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """
@@ -219,7 +229,8 @@ class ToolCalls:
     def _placed(
         self, end: ToolEndMeta, content: Sequence[Block], api_key: str | None
     ) -> tuple[ToolEndMeta, NewPayload]:
-        said = content_bytes(list(content), depth_max=JSON_DEPTH_MAX)
+        end = check_fields(end, ToolEndMeta, "tool_end")
+        said = content_bytes(content, depth_max=JSON_DEPTH_MAX)
         said, findings = self._redaction.with_key(api_key, (said,)).line(said, TOOL_END)
         if findings:
             counts = dict(sorted(Counter(kind for _, kind in findings).items()))
@@ -252,21 +263,25 @@ class ToolCalls:
 
         Raises:
             UnknownTurnError: there is no such turn.
-            MetaError: it is no call of an assistant turn; or the turn was erased since, and there is no subject.
+            ContentError: the content is malformed.
+            MetaError: it is no call of an assistant turn, or an argument is not what it should be; or the turn was
+                erased since, and there is no subject.
             ToolCallTakenError: a call was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """
-        draft = turn_draft(list(content), continues=turn, bookmark=bookmark, subject=subject)
+        draft = turn_draft(content, continues=turn, bookmark=bookmark, subject=subject)
         return self._record_results(draft, ends=ends, known=known, api_key=api_key)
 
     def _record_results(
         self, draft: TurnDraft, *, ends: Sequence[ToolEndMeta], known: Sequence[str], api_key: str | None
     ) -> Turn:
+        ended = [check_fields(end, ToolEndMeta, "tool_end") for end in check_list(ends, "ends", _ENDS)]
+        told = check_texts(known, "known", "ids of ends")
         draft = self._redaction.with_key(api_key, (draft.payload,)).turn(draft)
         payload = placed(self._store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
 
         def plan(transaction: WriteTransaction) -> Recorded:
-            return plan_results(transaction, draft, payload, ends, known, self._sources)
+            return plan_results(transaction, draft, payload, ended, told, self._sources)
 
         return turn_of(self._store.write(plan))
 
@@ -348,6 +363,14 @@ def _unrecorded_since(recorded: RecordedToolCall, since_ms: int | None) -> Recor
     if since_ms is None or recorded.attempts or recorded.claims or recorded.is_cut:
         return recorded
     return msgspec.structs.replace(recorded, unrecorded_since_ms=since_ms)
+
+
+def _said(given: object) -> tuple[Any, Any]:
+    """Return what is said of a call that is not made, and the content of its result."""
+    pair = check_list(cast("Sequence[Any]", given), "ends", _SAID)
+    if len(pair) != 2:
+        raise MetaError(f"ends: expected {_SAID}, got {len(pair)} in one", field="ends")
+    return pair
 
 
 def _id_of(recorded: Recorded | None, end: ToolEndMeta) -> str:

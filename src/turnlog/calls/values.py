@@ -52,8 +52,8 @@ class UnreadableCall(Struct, frozen=True, kw_only=True):
     Attributes:
         id: the id of its `gpt.call` event.
         turn: the turn that it went on from.
-        unreadable: why, one line: it, or what its request has parts of, was erased, or is sealed and its key is not
-            here.
+        unreadable: why, one line: it, or what its request has parts of, was erased, is sealed and its key is not here,
+            or is damaged.
     """
 
     id: str

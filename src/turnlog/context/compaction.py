@@ -17,6 +17,7 @@ from turnlog.context.projector import Projector
 from turnlog.errors import ContentError, MetaError
 from turnlog.events import SUMMARY, Recorded
 from turnlog.model import ContextWindow, Message, Text, decode_content
+from turnlog.model.kinds import check_type
 from turnlog.record import Redaction, find_turn
 from turnlog.record.compaction import (
     SummaryDraft,
@@ -27,7 +28,6 @@ from turnlog.record.compaction import (
     summary_content,
     summary_meta,
 )
-from turnlog.record.fields import check_type
 from turnlog.sources import Sources
 from turnlog.store import ReadTransaction, Store, WriteTransaction
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from turnlog.errors import MetaError
 from turnlog.model import Message, ToolResult, ToolUse
+from turnlog.model.kinds import check_count
 
 KEEP_FIRST = 1
 KEEP_LAST = 10
@@ -58,12 +59,11 @@ class Policy(Struct, frozen=True, kw_only=True):
         """Check the numbers.
 
         Raises:
-            MetaError: one is too small, or `max_turns` is below `min_turns`.
+            MetaError: one is no whole number or too small, or `max_turns` is below `min_turns`.
         """
         for name, least in (("keep_first", 0), ("keep_last", 0), ("min_turns", 1), ("cool_down_turns", 0)):
-            if getattr(self, name) < least:
-                raise MetaError(f"{name}: expected at least {least}, got {getattr(self, name)}", field=name)
-        if self.max_turns is not None and self.max_turns < self.min_turns:
+            check_count(getattr(self, name), name, least=least)
+        if self.max_turns is not None and check_count(self.max_turns, "max_turns") < self.min_turns:
             raise MetaError(
                 f"max_turns: {self.max_turns} is less than min_turns, which is {self.min_turns}", field="max_turns"
             )

@@ -20,15 +20,16 @@ from turnlog.feeds.live import Streams
 from turnlog.feeds.projection import Projection, Skip, Status
 from turnlog.feeds.runner import Progress, Runner
 from turnlog.feeds.search import Filter, Found, Search, SearchView, terms_of
+from turnlog.feeds.selection import topics_of
 from turnlog.feeds.sqlite_target import SQLiteTarget
 from turnlog.feeds.statuses import ways_on
 from turnlog.feeds.targets import Target
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
+from turnlog.model.kinds import check_texts, check_type
 from turnlog.projections.filters import EVERY_TURN, TurnFilter
 from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
-from turnlog.record.fields import check_type
 from turnlog.store import Store
 from turnlog.store.home import cache_folder, data_folder
 from turnlog.store.telling import logger
@@ -132,6 +133,7 @@ class Feeds:
 
     def runner(self, projections: Sequence[Projection] | None = None, target: Target | None = None) -> Runner:
         """Return what runs projections: those that every log can have, or one's own in a target of one's own."""
+        self.store.check_open()
         return Runner(self.store, target or self.target, self.projections if projections is None else projections)
 
     def run(self, names: Sequence[str] = (), *, progress: Progress | None = None) -> list[Status]:
@@ -144,6 +146,7 @@ class Feeds:
 
     def built(self) -> list[str]:
         """Return the names of the projections that are there, of those that every log can have."""
+        self.store.check_open()
         return [status.name for status in self.status() if status.version] if self.target.is_made() else []
 
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
@@ -195,8 +198,16 @@ class Feeds:
         with self.target.reader() as db:
             return self._home.view(db).find(query, wanted)
 
-    def unsearchable(self) -> int:
-        """Return how many turns are not found because they are sealed."""
+    def unsearchable(self, *, progress: Progress | None = None) -> int:
+        """Return how many turns are not found because they are sealed.
+
+        Args:
+            progress: told now and then while the index is brought up to date.
+
+        Raises:
+            StoreError: the index cannot be brought up to date.
+        """
+        self._bring_up(Search.name, progress)
         with self.target.reader() as db:
             return self._home.view(db).sealed()
 
@@ -288,11 +299,11 @@ class Feeds:
         Raises:
             MetaError: something of it is not what it should be.
         """
+        self.store.check_open()
         sinks.check_sink(sink)
         if name is not None:
             self._check_name(name)
-        given = (topics,) if isinstance(topics, str) else tuple(topics)
-        wanted = tuple(check_type(topic, str, "topics") for topic in given) or sink.topics
+        wanted = topics_of(topics) or sink.topics
         if wanted and sink.wants_erasures:
             wanted = tuple(dict.fromkeys((*wanted, ERASURE)))
         return sinks.Feed(
@@ -312,6 +323,7 @@ class Feeds:
         Raises:
             StoreError: what is kept of them cannot be read.
         """
+        self.store.check_open()
         return [sinks.status_of(self.store, self._states, state) for state in self._states.all()]
 
     def get(self, name: str) -> FeedStatus:
@@ -349,6 +361,7 @@ class Feeds:
             ConflictError: it is running, is of another log, or fills a folder that has come further.
             SinkError: its folder cannot be used.
         """
+        self.store.check_open()
         moved = sinks.move(self.store, self._states, name, position)
         return sinks.status_of(self.store, self._states, self._feed_state(name) if moved is None else moved)
 
@@ -357,8 +370,14 @@ class Feeds:
 
         Args:
             events: ids of `gpt.erasure` events, which stand for what they name, and of events that are to be erased.
+
+        Raises:
+            MetaError: `events` is no list of texts.
+            StoreError: what is kept of the feeds cannot be read.
         """
-        return sinks.delivered_to(self.store, self._states, events)
+        self.store.check_open()
+        erased = check_texts(events, "events", "the ids of events")
+        return sinks.delivered_to(self.store, self._states, erased)
 
     def forget_erased(self) -> str | None:
         """Let erasures reach the projections and the feeds that there are.
@@ -366,6 +385,7 @@ class Feeds:
         Returns:
             What keeps that from being done, one line; None if it is done.
         """
+        self.store.check_open()
         found = [self._forget_in_projections(), self._forget_in_feeds()]
         return "; ".join(why for why in found if why is not None) or None
 
@@ -384,6 +404,7 @@ class Feeds:
             )
 
     def _feed_state(self, name: str) -> FeedState:
+        self.store.check_open()
         state = self._states.load(name)
         if state is None:
             known = ", ".join(repr(each.name) for each in self._states.all())

@@ -37,9 +37,9 @@ from turnlog.feeds.projection import Projection, Skip, State, Status, check_proj
 from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
 from turnlog.feeds.stopping import Stopping
 from turnlog.feeds.targets import Target, check_open
+from turnlog.model.kinds import check_list, check_texts, check_type
 from turnlog.model.plain import check_done
 from turnlog.plugins import said
-from turnlog.record.fields import check_type
 from turnlog.store import Store
 from turnlog.store.pages import Page, check_dense, read_page
 from turnlog.store.reading import read_again
@@ -54,6 +54,7 @@ Progress = Callable[[int, int], None]
 T = TypeVar("T")
 
 _ERROR_CHARACTERS_MAX = 500
+_MAKE = "make one of a function with @projection(…)"
 
 
 class HasStore(Protocol):
@@ -87,8 +88,8 @@ class Runner:
         self._target.check_apart(self._store)
         if isinstance(projections, Projection):
             raise MetaError("projections: give a list of them, also of one", field="projections")
-        for given in projections:
-            _checked(given, Projection, "projections", "make one of a function with @projection(…)")
+        listed = check_list(projections, "projections", "projections")
+        projections = [_checked(given, Projection, "projections", _MAKE) for given in listed]
         self._projections = {given.name: given for given in projections}
         for given in projections:
             check_projection(given)
@@ -253,6 +254,7 @@ class Runner:
     # One projection
 
     def _chosen(self, names: Sequence[str]) -> list[Projection]:
+        names = check_texts(names, "names", "['search']")
         unknown = [name for name in names if name not in self._projections]
         if unknown:
             known = ", ".join(map(repr, self._projections))

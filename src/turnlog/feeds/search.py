@@ -35,10 +35,10 @@ from turnlog.feeds.words import (
 )
 from turnlog.model.blocks import Document, Native, Text, Thinking, ToolResult, ToolUse, decode_content
 from turnlog.model.json_strings import json_strings
+from turnlog.model.kinds import check_type
 from turnlog.model.long_strings import LongStrings
 from turnlog.model.pieces import base64_bytes, decoded_pieces, decoded_text
 from turnlog.projections.filters import EVERY_TURN, TurnFilter, check_filter
-from turnlog.record.fields import check_type
 from turnlog.record.media import is_text
 
 SNIPPET_WORDS = 16

@@ -10,14 +10,24 @@ from msgspec import Struct
 from turnlog.errors import CorruptionError
 from turnlog.events import BASE, BOOKMARK, CALL, REPLY, TURN, Arrival, Recorded, meta_of
 from turnlog.model import BookmarkMeta
+from turnlog.model.kinds import check_texts, check_type
 from turnlog.projections.bookmarks import moved_head
 from turnlog.projections.threads import threads_of
 from turnlog.record import find_turn
-from turnlog.record.fields import check_bookmark_name, check_type
+from turnlog.record.fields import check_bookmark_name
 from turnlog.store import ReadTransaction
 
 _OF_A_TURN = (CALL, REPLY)
 """Topics of events that are about the turn that they cite, directly or through another one of these."""
+
+
+def topics_of(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return topics as a list, also one alone.
+
+    Raises:
+        MetaError: one of them is none.
+    """
+    return check_texts((given,) if isinstance(given, str) else given, "topics", "['gpt.turn']")
 
 
 class Selection(Struct, frozen=True, kw_only=True):
@@ -42,9 +52,8 @@ class Selection(Struct, frozen=True, kw_only=True):
         Raises:
             MetaError: one of them is none.
         """
-        given = (topics,) if isinstance(topics, str) else tuple(topics)
         return cls(
-            topics=tuple(check_type(topic, str, "topics") for topic in given),
+            topics=topics_of(topics),
             thread=None if thread is None else check_type(thread, str, "thread"),
             bookmark=None if bookmark is None else check_bookmark_name(bookmark),
         )

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 
 from turnlog.errors import ContentError
 from turnlog.model.json_text import content_error, minify
-from turnlog.model.plain import plain_json
+from turnlog.model.plain import check_text, plain_json
 from turnlog.model.shown import shown
 
 TOOLS_MAX = 10_000
@@ -40,6 +40,7 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _tool = msgspec.json.Decoder(Tool)
+_KINDS = {"name": str, "description": str, "input_schema": Raw, "output_schema": Raw, "annotations": Raw}
 _tools = msgspec.json.Decoder(list[Tool])
 _encode = msgspec.json.Encoder().encode
 _snake_case = re.compile(rb'"input_schema"\s*:')
@@ -66,13 +67,28 @@ def check_tools(tools: Sequence[Tool]) -> None:
     """Check that tools can be listed in a log.
 
     Raises:
-        ContentError: there are more than `TOOLS_MAX`; or two have one name.
+        ContentError: one is none; there are more than `TOOLS_MAX`; or two have one name.
     """
+    for index, tool in enumerate(tools):
+        _check_kinds(tool, f"tools[{index}]")
     if len(tools) > TOOLS_MAX:
         raise ContentError(
             f"tools: {len(tools):,} tools cannot be offered, {TOOLS_MAX:,} can: choose servers, or tools", field="tools"
         )
     _check_names(tools)
+
+
+def _check_kinds(tool: object, field: str) -> None:
+    if not isinstance(tool, Tool):
+        raise ContentError(f"{field}: expected Tool, got {type(tool).__name__}", field=field)
+    for name, kind in _KINDS.items():
+        given: object = getattr(tool, name)
+        if isinstance(given, str):
+            check_text(given, f"{field}.{name}", ContentError)
+        if not isinstance(given, kind):
+            raise ContentError(
+                f"{field}.{name}: expected {kind.__name__}, got {type(given).__name__}", field=f"{field}.{name}"
+            )
 
 
 def _check_names(tools: Sequence[Tool]) -> None:

@@ -65,8 +65,20 @@ _decoder = msgspec.json.Decoder(WindowChange)
 
 
 def encode_change(change: WindowChange) -> bytes:
-    """Return a change as JSON."""
-    return _encoder.encode(change)
+    """Return a change as JSON.
+
+    Raises:
+        ContentError: it is none, or JSON cannot carry it.
+    """
+    if not isinstance(change, WindowChange):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ContentError(f"window: expected WindowChange, got {type(change).__name__}", field="window")
+    plain_json(change.options, "window.options", ContentError)
+    try:
+        text = _encoder.encode(change)
+        _decoder.decode(text)
+    except (*UNREADABLE, TypeError, ValueError) as error:
+        raise ContentError(f"window: it cannot be recorded: {error}", field="window") from error
+    return text
 
 
 def decode_change(text: bytes) -> WindowChange:

@@ -10,7 +10,7 @@ from .drafts import (
 )
 from .files import DOCUMENT_BYTES_MAX
 from .findings import Hook
-from .groups import Note, plan_group, redacted
+from .groups import Note, checked, plan_group, redacted
 from .lookup import find_event, find_turn, head_before
 from .own import check_own_topic, own_event_draft, own_event_key, plan_own_event
 from .redaction import Redaction
@@ -28,6 +28,7 @@ __all__ = [
     "TurnDraft",
     "check_documents",
     "check_own_topic",
+    "checked",
     "document_draft",
     "find_event",
     "find_turn",

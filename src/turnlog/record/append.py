@@ -23,8 +23,8 @@ from turnlog.events import (
     private_part,
     sealed_part,
 )
+from turnlog.model.kinds import check_fields
 from turnlog.record.drafts import EventDraft
-from turnlog.record.fields import check_fields
 from turnlog.record.sealing import general_key, sealed_under, tags_of
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, Taken, WriteTransaction
@@ -163,7 +163,7 @@ def _same_event(
 def _halves(draft: EventDraft) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the public and the private metadata of a draft."""
     if isinstance(draft.meta, msgspec.Struct) and draft.topic in SHAPES:
-        return parts_of(draft.topic, check_fields(draft.meta, "meta"))
+        return parts_of(draft.topic, check_fields(draft.meta, SHAPES[draft.topic].kind, "meta"))
     return draft.public, msgspec.to_builtins(draft.meta)
 
 

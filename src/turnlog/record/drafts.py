@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack, cast
+from typing import Any, BinaryIO, Literal, Unpack, cast
 
+import msgspec
 from msgspec import Struct
 
 from turnlog.errors import ContentError, DocumentError, MetaError, os_reason
 from turnlog.ids import parse_id
 from turnlog.model import Block, Origin, ReplyFacts, ReplyFactsGiven, Response, TurnMeta, content_bytes, parse_content
+from turnlog.model.blocks import is_in_form
 from turnlog.model.depth import JSON_DEPTH_MAX
+from turnlog.model.kinds import check_count, check_fields, check_path, check_type
 from turnlog.record.fields import (
     ReplyFields,
     check_bookmark,
     check_continues,
     check_expected_head,
     check_inherited,
-    check_origin,
     check_reply,
     check_role,
     check_subject,
-    check_type,
     reply_facts,
 )
 from turnlog.record.files import DOCUMENT_BYTES_MAX, open_regular
@@ -31,6 +32,7 @@ from turnlog.record.media import check_media_type, media_type
 
 _NOTHING_NAMED = (None, None, None, None)
 _NO_FACTS: ReplyFields = {}
+_PIECE_BYTES = 1 << 20
 
 
 class TurnDraft(Struct, frozen=True, kw_only=True):
@@ -74,6 +76,32 @@ class EventDraft(Struct, frozen=True, kw_only=True):
     meta: Mapping[str, Any] | Struct
     public: Mapping[str, Any] = {}
     id: str | None = None
+
+
+def checked_draft(draft: TurnDraft) -> TurnDraft:
+    """Return a draft that may have been made otherwise than by the functions below, checked as they check theirs.
+
+    Raises:
+        ContentError: a content block is malformed.
+        MetaError: something else of it is.
+    """
+    check_type(draft.respond, bool, "respond")
+    payload = check_type(draft.payload, bytes, "payload")
+    meta = check_fields(draft.meta, TurnMeta, "meta")
+    if meta.type is None and not is_in_form(payload):
+        raise ContentError(
+            "content: it is not in the form of the log: turnlog.record.turn_draft makes it", field="content"
+        )
+    return msgspec.structs.replace(
+        draft,
+        meta=meta,
+        continues=check_continues(draft.continues or None, respond=draft.respond),
+        bookmark=check_bookmark(draft.bookmark),
+        expected_head=check_expected_head(draft.expected_head),
+        id=None if draft.id is None else parse_id(check_type(draft.id, str, "id")),
+        subject=check_subject(draft.subject),
+        parent_subject=check_subject(draft.parent_subject),
+    )
 
 
 def reply_draft(
@@ -143,7 +171,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
             inherited=options,
             cache=cache if type(cache) is bool else check_type(cache, bool, "cache"),
             call=None if call is None else parse_id(check_type(call, str, "call"), field="call"),
-            origin=None if origin is None else check_origin(origin),
+            origin=None if origin is None else check_fields(origin, Origin, "origin"),
             **_NO_FACTS if reply is None else check_reply(reply),
         ),
         continues=() if continues is None else check_continues(continues, respond=respond),
@@ -172,10 +200,8 @@ def document_draft(  # noqa: PLR0913 - one argument for each field of the schema
     subject: str | Literal[False] | None = None,
 ) -> TurnDraft:
     """Read a file as a document turn. See `TurnLog.add_document` for the meaning of each argument."""
-    if not isinstance(cast("object", path), str | os.PathLike):
-        raise MetaError(f"path: expected the path of a file, got {type(path).__name__}", field="path")
-    path = Path(path)
-    payload = _read_document(path, bytes_max)
+    path = check_path(path, "path")
+    payload = _read_document(path, check_count(bytes_max, "bytes_max"))
     return TurnDraft(
         payload=payload,
         meta=TurnMeta(
@@ -224,12 +250,21 @@ def _read_document(path: Path, bytes_max: int) -> bytes:
                     f"document {str(path)!r} has {size:,} bytes, more than the limit of {bytes_max:,}: "
                     "raise the limit or split it"
                 )
-            payload = file.read(bytes_max + 1)
+            payload = _read_up_to(file, min(size, bytes_max) + 1, bytes_max + 1)
     except (OSError, ValueError) as error:
         raise DocumentError(f"document {str(path)!r} cannot be read: {os_reason(error)}") from error
     if len(payload) > bytes_max:
         raise DocumentError(f"document {str(path)!r} has more bytes than the limit of {bytes_max:,}")
     return payload
+
+
+def _read_up_to(file: BinaryIO, bytes_expected: int, bytes_max: int) -> bytes:
+    """Return what a file has, or that many bytes of it. No more space is taken than it needs, whatever the limit is."""
+    pieces = [file.read(bytes_expected)]
+    # It may have grown since, and files of the system do not say how large they are.
+    while pieces[-1] and (left := bytes_max - sum(map(len, pieces))) > 0:
+        pieces.append(file.read(min(left, _PIECE_BYTES)))
+    return b"".join(filter(None, pieces))
 
 
 def _payload(content: str | bytes | Sequence[str | Block | Mapping[str, Any]], *, json: bool) -> bytes:

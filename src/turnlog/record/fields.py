@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 
 from turnlog.errors import MetaError
 from turnlog.ids import is_id, parse_id
-from turnlog.model import ROLES, Origin, ReplyFacts, ReplyFactsGiven, Usage
-from turnlog.model.json_text import told_place
-from turnlog.model.plain import INTEGER_MAX, plain_json, plain_scalar, plain_text
+from turnlog.model import ROLES, ReplyFacts, ReplyFactsGiven, Usage
+from turnlog.model.kinds import check_record, check_type
+from turnlog.model.plain import INTEGER_MAX, plain_json, plain_text
 from turnlog.record.secrets import refuse_secrets
 
-T = TypeVar("T")
-S = TypeVar("S", bound=msgspec.Struct)
 NAME_CHARACTERS_MAX = 200
 _NAMED_OPTIONS = {"search": bool, "tool_mode": str, "provider_ptr": str}
-
-
-def check_type(value: object, expected: type[T], field: str) -> T:
-    """Return a value of the expected type; texts and numbers of whatever class as plain ones.
-
-    Raises:
-        MetaError: it is of another type, or JSON cannot carry it: text that is not UTF-8, more than 64 bits.
-    """
-    if not isinstance(value, expected):
-        raise MetaError(f"{field}: expected {expected.__name__}, got {type(value).__name__}", field=field)
-    if isinstance(value, str | int | float) and type(value) is not bool:
-        return cast("T", plain_scalar(value, field, MetaError))
-    return value
 
 
 def check_role(role: str) -> Literal["user", "assistant", "system"]:
@@ -102,43 +87,6 @@ def _text(value: str | None, field: str) -> str | None:
     return None if value is None else check_type(value, str, field)
 
 
-def check_origin(origin: Origin | None) -> Origin | None:
-    """Return an origin whose fields have their types."""
-    return None if origin is None else check_fields(origin, "origin")
-
-
-def check_fields(given: S, field: str) -> S:
-    """Return a struct whose fields have their types, texts and numbers of whatever class as plain ones.
-
-    Raises:
-        MetaError: one is of another type, or JSON cannot carry it.
-    """
-    try:
-        return msgspec.convert(msgspec.to_builtins(plain_json(given, field, MetaError)), type(given))
-    except msgspec.ValidationError as error:
-        place, said = told_place(error, field)
-        raise MetaError(f"{place}: {said}", field=place) from error
-
-
-def check_texts(given: Sequence[str], field: str, such_as: str) -> tuple[str, ...]:
-    """Return a list of texts. A text alone is one of letters, and hardly meant.
-
-    Args:
-        given: the list.
-        field: its name.
-        such_as: what one looks like, for the message.
-
-    Raises:
-        MetaError: it is a text, no list, or has something else in it.
-    """
-    listed = cast("object", given)
-    if isinstance(listed, str | bytes | Mapping) or not isinstance(listed, Iterable):
-        raise MetaError(
-            f"{field}: expected a list of texts, such as {such_as}, got {type(given).__name__}", field=field
-        )
-    return tuple(check_type(text, str, f"{field}[{index}]") for index, text in enumerate(given))
-
-
 def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return options as plain JSON, those with an argument of their own put over the record.
 
@@ -148,8 +96,7 @@ def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any
     """
     if inherited is None and not named:
         return None
-    given = check_type({} if inherited is None else inherited, cast("type[Mapping[str, Any]]", Mapping), "inherited")
-    options = cast("dict[str, Any]", plain_json(given, "inherited", MetaError))
+    options = cast("dict[str, Any]", plain_json(check_record(inherited, "inherited"), "inherited", MetaError))
     options |= cast("dict[str, Any]", plain_json(named, "inherited", MetaError))
     if not options:
         return None

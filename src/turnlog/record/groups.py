@@ -8,10 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnlog.errors import InputError
+from turnlog.errors import InputError, MetaError
 from turnlog.events import Recorded
-from turnlog.record.drafts import EventDraft, TurnDraft
-from turnlog.record.own import OwnEventDraft, plan_own_event
+from turnlog.ids import parse_id
+from turnlog.model.kinds import check_record, check_type
+from turnlog.model.plain import plain_json
+from turnlog.record.drafts import EventDraft, TurnDraft, checked_draft
+from turnlog.record.own import OwnEventDraft, check_own_topic, plan_own_event
 from turnlog.record.redaction import Redaction
 from turnlog.record.turns import plan_turn
 from turnlog.sources import Sources
@@ -38,6 +41,27 @@ class Note(Struct, frozen=True, kw_only=True):
     id: str | None = None
 
 
+def checked(item: TurnDraft | Note) -> TurnDraft | Note:
+    """Return something that is to be recorded, checked: what nobody could read again is not recorded.
+
+    Raises:
+        InputError: it is neither a draft nor a note.
+        ContentError, MetaError: something of it is malformed.
+    """
+    if isinstance(item, TurnDraft):
+        return checked_draft(item)
+    if not isinstance(item, Note):  # pyright: ignore[reportUnnecessaryIsInstance]
+        got = type(item).__name__
+        raise InputError(f"a group is of turn drafts and notes, got {got}: turnlog.record.turn_draft makes them")
+    return Note(
+        topic=check_own_topic(item.topic, of_formats=True),
+        payload=check_type(item.payload, bytes, "payload"),
+        turn=None if item.turn is None else check_type(item.turn, str, "turn"),
+        meta=plain_json(check_record(item.meta, "meta"), "meta", MetaError),
+        id=None if item.id is None else parse_id(check_type(item.id, str, "id")),
+    )
+
+
 def redacted(item: TurnDraft | Note, redaction: Redaction) -> TurnDraft | Note:
     """Return what redaction hooks make of something that is to be recorded.
 
@@ -46,9 +70,6 @@ def redacted(item: TurnDraft | Note, redaction: Redaction) -> TurnDraft | Note:
     """
     if isinstance(item, TurnDraft):
         return redaction.turn(item)
-    if not isinstance(item, Note):  # pyright: ignore[reportUnnecessaryIsInstance]
-        got = type(item).__name__
-        raise InputError(f"a group is of turn drafts and notes, got {got}: turnlog.record.turn_draft makes them")
     payload, findings = redaction.line(item.payload, item.topic)
     if not findings:
         return item

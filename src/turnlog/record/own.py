@@ -12,20 +12,22 @@ from msgspec import Struct
 from turnlog.errors import MetaError, NotFoundError
 from turnlog.events import FORMATS, PARENT, Citation, DataKey, Recorded, cite, format_of
 from turnlog.ids import parse_id
+from turnlog.model.kinds import check_list, check_record, check_type
 from turnlog.model.plain import plain_json
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft
-from turnlog.record.fields import check_type
 from turnlog.record.sealing import key_beside
 from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
 from turnlog.store import NewPayload, ReadTransaction, WriteTransaction
 
-RESERVED = ("log", "gpt", "mcp", *FORMATS)
+_OWN = ("log", "gpt", "mcp")
+RESERVED = (*_OWN, *FORMATS)
 """What topics of turnlog begin with."""
 
 _TOPIC = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 _TOPIC_CHARACTERS_MAX = 200
+_PAIRS = "pairs of a word and an id"
 _RELATION = re.compile(r"[a-z][a-z0-9_-]{0,59}")
 
 
@@ -56,12 +58,16 @@ def own_event_draft(
             public=_meta(public, "public"),
             id=None if id is None else parse_id(check_type(id, str, "id")),
         ),
-        cites=tuple(_citation(cited) for cited in cites),
+        cites=tuple(map(_citation, check_list(cites, "cites", _PAIRS))),
     )
 
 
-def check_own_topic(topic: str) -> str:
+def check_own_topic(topic: str, *, of_formats: bool = False) -> str:
     """Return a topic that is not one of turnlog's.
+
+    Args:
+        topic: the topic.
+        of_formats: take those of formats too, which are turnlog's for all but its own parts.
 
     Raises:
         MetaError: it is one of turnlog's, or none.
@@ -69,13 +75,13 @@ def check_own_topic(topic: str) -> str:
     name = check_type(topic, str, "topic")
     if not _TOPIC.fullmatch(name) or len(name) > _TOPIC_CHARACTERS_MAX:
         raise MetaError(f"topic: {name!r} is not of the form acme.review (a-z, 0-9, - and dots)", field="topic")
-    if format_of(name) in RESERVED:
+    if format_of(name) in (_OWN if of_formats else RESERVED):
         raise MetaError(f"topic: {name!r} is one of turnlog's own, choose another name", field="topic")
     return name
 
 
 def _meta(given: Mapping[str, Any] | None, field: str) -> dict[str, Any]:
-    record = check_type({} if given is None else given, cast("type[Mapping[str, Any]]", Mapping), field)
+    record = check_record(given, field)
     try:
         plain = plain_json(record, field, MetaError)
         msgspec.to_builtins(plain)
@@ -88,9 +94,13 @@ def _meta(given: Mapping[str, Any] | None, field: str) -> dict[str, Any]:
     return plain
 
 
-def _citation(given: tuple[str, str]) -> tuple[str, str]:
-    relation, event_id = given
-    if not _RELATION.fullmatch(check_type(relation, str, "cites")) or relation == PARENT:
+def _citation(given: object) -> tuple[str, str]:
+    pair = check_list(cast("Sequence[object]", given), "cites", _PAIRS)
+    if len(pair) != 2:
+        raise MetaError(f"cites: expected {_PAIRS}, got {len(pair)} in one", field="cites")
+    relation, event_id = pair
+    relation = check_type(relation, str, "cites")
+    if not _RELATION.fullmatch(relation) or relation == PARENT:
         raise MetaError(f"cites: {relation!r} is not what an event can be cited as", field="cites")
     return relation, parse_id(check_type(event_id, str, "cites"), field="cites")
 

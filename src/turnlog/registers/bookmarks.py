@@ -6,10 +6,11 @@ from typing import Literal
 
 from turnlog.errors import UnknownBookmarkError
 from turnlog.events import BOOKMARK
+from turnlog.model.kinds import check_kind, check_type
 from turnlog.projections import Bookmark
 from turnlog.projections.bookmarks import all_bookmarks, head
 from turnlog.record import Redaction, plan_bookmark_delete, plan_bookmark_rename, plan_bookmark_set
-from turnlog.record.fields import check_bookmark_name, check_expected_head, check_type
+from turnlog.record.fields import check_bookmark_name, check_expected_head
 from turnlog.record.redaction import NOTHING
 from turnlog.sources import Sources
 from turnlog.store import Store
@@ -78,19 +79,22 @@ class Bookmarks:
         """Give a bookmark another name. On return the event is on disk.
 
         Raises:
-            MetaError: the new name cannot be that of a bookmark.
+            MetaError: the new name cannot be that of a bookmark, or the old one is no text.
             SecretError: a redaction hook finds something in the new name.
             RedactionError: a redaction hook failed.
             UnknownBookmarkError: there is no bookmark `name`.
             BookmarkExistsError: there is a bookmark `to`.
         """
         self.check_name(to)
+        check_kind(name, str, "name")
         self._store.write(lambda transaction: plan_bookmark_rename(transaction, name, to, self._sources))
 
     def delete(self, name: str) -> None:
         """Delete a bookmark; the turns stay. On return the event is on disk.
 
         Raises:
+            MetaError: the name is no text.
             UnknownBookmarkError: there is none of this name.
         """
+        check_kind(name, str, "name")
         self._store.write(lambda transaction: plan_bookmark_delete(transaction, name, self._sources))

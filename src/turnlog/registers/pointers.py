@@ -12,6 +12,7 @@ from turnlog.errors import CorruptionError, MetaError, UnknownPointerError
 from turnlog.events import POINTER
 from turnlog.model import PointerMeta
 from turnlog.model.json_text import UNREADABLE
+from turnlog.model.kinds import check_record, check_type
 from turnlog.model.plain import plain_json
 from turnlog.record.secrets import refuse_secrets
 from turnlog.registers.checks import check_model
@@ -52,8 +53,8 @@ class Pointers(Register[PointerMeta]):
             MetaError: the name, the provider or the model cannot be one.
             SecretError: a parameter looks like a secret.
         """
-        check_model(provider, model)
-        given = plain_json(params or {}, "params", MetaError)
+        check_model(check_type(provider, str, "provider"), check_type(model, str, "model"))
+        given = plain_json(check_record(params, "params"), "params", MetaError)
         refuse_secrets(given, field="params")
         text = msgspec.json.encode(given).decode()
         self._write(PointerMeta(action="set", name=name, provider=provider, model=model, params=text))

@@ -7,6 +7,7 @@ import msgspec
 from turnlog.errors import UnknownProviderError
 from turnlog.events import PROVIDER, Recorded
 from turnlog.model import ProviderMeta
+from turnlog.model.kinds import check_kind, check_type
 from turnlog.model.names import ADAPTERS
 from turnlog.providers import names
 from turnlog.registers.addresses import check_url
@@ -47,10 +48,10 @@ class Providers(Register[ProviderMeta]):
             SecretError: the base URL has what looks like a secret in it.
         """
         if base_url is not None:
-            check_url(base_url, field="base_url")
+            check_url(check_type(base_url, str, "base_url"), field="base_url")
         meta = ProviderMeta(
             action="enable",
-            name=ADAPTERS.get(name, name),
+            name=_known_as(name),
             adapter=adapter,
             base_url=base_url,
             key_variable=key_variable,
@@ -60,7 +61,7 @@ class Providers(Register[ProviderMeta]):
 
     def disable(self, name: str) -> None:
         """Refuse calls to a provider from now on. On return the event is on disk."""
-        self._write(ProviderMeta(action="disable", name=ADAPTERS.get(name, name)))
+        self._write(ProviderMeta(action="disable", name=_known_as(name)))
 
     def get(self, name: str) -> ProviderMeta:
         """Return what was last said of a provider; for one that was never named, that it may be called as it is.
@@ -69,15 +70,22 @@ class Providers(Register[ProviderMeta]):
             UnknownProviderError: it was disabled.
             UntrustedRegisterError: it is known only from an import that nobody has confirmed, or cannot be used.
         """
-        meta = self._get(ADAPTERS.get(name, name))
-        if meta is None and ADAPTERS.get(name, name) not in names():
+        known_as = _known_as(name)
+        meta = self._get(known_as)
+        if meta is None and known_as not in names():
             self._check_imported(name)
         if meta is not None and meta.action == self._gone:
             raise UnknownProviderError(
                 f"provider {name!r} is disabled: allow it with `turnlog provider enable {name}`", name=name
             )
-        return meta or ProviderMeta(action="enable", name=ADAPTERS.get(name, name))
+        return meta or ProviderMeta(action="enable", name=known_as)
 
     def all(self) -> list[ProviderMeta]:
         """Return what was last said of each provider, by name, the disabled ones included."""
         return self._all()
+
+
+def _known_as(name: str) -> str:
+    """Return the name that a provider is recorded by."""
+    text = check_kind(name, str, "name")
+    return ADAPTERS.get(text, text)

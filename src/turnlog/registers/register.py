@@ -11,8 +11,9 @@ import msgspec
 from turnlog.errors import NotFoundError, UntrustedRegisterError
 from turnlog.events import Arrival, Recorded, meta_of
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta
+from turnlog.model.kinds import check_fields, check_kind
 from turnlog.record import EventDraft, plan_event
-from turnlog.record.fields import check_bookmark_name, check_fields
+from turnlog.record.fields import check_bookmark_name
 from turnlog.record.secrets import refuse_secrets
 from turnlog.registers.checks import refusal
 from turnlog.registers.effective import Held, held, imported
@@ -61,7 +62,7 @@ class Register(Generic[_M]):
         Raises:
             UntrustedRegisterError: it came with an import, and cannot be used.
         """
-        event = self._held().get(name)
+        event = self._held().get(check_kind(name, str, "name"))
         if event is None:
             return None
         if why := self._refusal(event):
@@ -115,8 +116,9 @@ class Register(Generic[_M]):
                 to record; None for all, whatever was said.
         """
         for meta in metas:
-            check_bookmark_name(meta.name, field="name")
-            self._refuse_secrets(check_fields(meta, self._what))
+            checked = check_fields(meta, self._kind, self._what)
+            check_bookmark_name(checked.name, field="name")
+            self._refuse_secrets(checked)
         if wanted is not None:
             self._held()  # so that little is left to read while others wait
 

@@ -10,7 +10,7 @@ import msgspec
 from turnlog.errors import MetaError, SecretError, UnknownServerError
 from turnlog.events import SERVER
 from turnlog.model import ServerMeta
-from turnlog.record.fields import check_fields, check_texts
+from turnlog.model.kinds import check_each, check_fields, check_record, check_texts
 from turnlog.record.secret_names import is_secret
 from turnlog.record.secrets import refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
 from turnlog.registers.checks import check_server
@@ -80,15 +80,15 @@ class Servers(Register[ServerMeta]):
             cwd=cwd,
             env=check_texts(env, "env", "['API_KEY']"),
             url=url,
-            header_env=dict(header_env or {}),
+            header_env=dict(check_record(header_env, "header_env")),
             timeout_s=timeout_s,
             start_timeout_s=start_timeout_s,
-            env_values=dict(env_values or {}),
-            header_values=dict(header_values or {}),
+            env_values=dict(check_record(env_values, "env_values")),
+            header_values=dict(check_record(header_values, "header_values")),
             roots=check_texts(roots, "roots", "['/home/me/notes']"),
             expands=expands,
         )
-        check_server(check_fields(meta, self._what))
+        check_server(check_fields(meta, ServerMeta, self._what))
         self._write(meta)
         return meta
 
@@ -107,13 +107,14 @@ class Servers(Register[ServerMeta]):
             MetaError: one cannot be registered, or two have one name; nothing was recorded.
             SecretError: something looks like a secret; nothing was recorded.
         """
-        for meta in servers:
-            check_server(check_fields(meta, self._what))
-        names = [meta.name for meta in servers]
+        metas = check_each(servers, ServerMeta, "servers", "servers, as ServerMeta")
+        for meta in metas:
+            check_server(check_fields(meta, ServerMeta, self._what))
+        names = [meta.name for meta in metas]
         twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
         if twice is not None:
             raise MetaError(f"two MCP servers are called {twice!r}: rename one of them", field="name")
-        return list(self._write_all(servers, lambda look: [meta for meta in servers if look(meta.name) != meta]))
+        return list(self._write_all(metas, lambda look: [meta for meta in metas if look(meta.name) != meta]))
 
     def _refuse_secrets(self, meta: ServerMeta) -> None:
         refuse_secrets_in_server(meta, field=self._topic)

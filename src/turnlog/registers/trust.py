@@ -24,6 +24,7 @@ from turnlog.events import (
 )
 from turnlog.ids import parse_id
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta, TrustMeta
+from turnlog.model.kinds import check_texts
 from turnlog.record import EventDraft, plan_event
 from turnlog.registers.checks import refusal
 from turnlog.registers.effective import Held, arrived, held
@@ -101,7 +102,7 @@ class Registers:
             NotFoundError: an id is not that of such a register.
             MetaError: an id is malformed, or the register breaks a rule of `set`; nothing was confirmed.
         """
-        wanted = list(dict.fromkeys(parse_id(given) for given in ids))
+        wanted = list(dict.fromkeys(parse_id(given) for given in check_texts(ids, "ids", "['03…']")))
         if not wanted:
             return []
 

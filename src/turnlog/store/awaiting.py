@@ -10,7 +10,7 @@ from time import monotonic
 
 from turnlog.executors import Executors
 from turnlog.store.interface import Store
-from turnlog.store.waiting import Watch, check_timeout
+from turnlog.store.waiting import Watch, check_wait
 
 
 async def wait_beyond(store: Store, executors: Executors, after: int, timeout_s: float | None) -> int:
@@ -25,12 +25,12 @@ async def wait_beyond(store: Store, executors: Executors, after: int, timeout_s:
         timeout_s: how long to wait at most, in seconds; 0 asks once, None waits without end.
 
     Raises:
-        MetaError: `timeout_s` is negative or not a number.
+        MetaError: `after` is no global position, or `timeout_s` is negative or not a number.
         StoreClosedError: the store was closed, before or meanwhile.
         StoreBusyError: there can be no more threads in this process.
         StoreError: the store cannot be asked.
     """
-    check_timeout(timeout_s)
+    check_wait(after, timeout_s)
     until = None if timeout_s is None else monotonic() + timeout_s
     if timeout_s != 0:
         told = _Told()

@@ -39,6 +39,9 @@ _QUOTED = {"%": "%25", "?": "%3F", "#": "%23"}
 BUSY_TIMEOUT_S_MAX = 10**9
 """How long somebody else can be waited for at most: thirty years, which all clocks can count."""
 
+_SEALS = ("get", "of_subject", "make", "ids_of", "destroy", "tag")
+"""The methods of `Seals`."""
+
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -145,7 +148,7 @@ def open_store(
         seals: the keys of what is sealed.
 
     Raises:
-        MetaError: the timeout is no number, or out of its bounds.
+        MetaError: the timeout is no number, or out of its bounds; or `on_busy` or `seals` cannot be one.
         StoreOpenError: the URL is malformed, or there is no store there that this turnlog can open.
     """
     path = parse_url(url)
@@ -157,6 +160,13 @@ def open_store(
         raise MetaError(
             f"busy_timeout_s: expected 0 to {BUSY_TIMEOUT_S_MAX:,} seconds, got {busy_timeout_s}",
             field="busy_timeout_s",
+        )
+    if on_busy is not None and not callable(on_busy):
+        raise MetaError(f"on_busy: expected a function, got {type(on_busy).__name__}", field="on_busy")
+    if seals is not None and not all(callable(getattr(seals, name, None)) for name in _SEALS):
+        raise MetaError(
+            f"seals: expected the keys of what is sealed, as default_seals(os.environ), got {type(seals).__name__}",
+            field="seals",
         )
     opened = _postgres().PostgresStore if is_postgres(url) else partial(SQLiteStore, path)
     return opened(

@@ -14,6 +14,7 @@ from threading import TIMEOUT_MAX, Event, Lock, Thread, current_thread, main_thr
 from time import monotonic
 
 from turnlog.errors import NO_THREAD, MetaError, StoreBusyError, StoreClosedError
+from turnlog.model.kinds import check_count
 
 IDLE_POLLS = 50
 """Polls that the thread stays for when nobody waits any more: who waits in a loop finds it there."""
@@ -52,12 +53,12 @@ class Waker:
             timeout_s: how long to wait at most, in seconds; 0 asks once, None waits without end.
 
         Raises:
-            MetaError: `timeout_s` is negative or not a number.
+            MetaError: `after` is no global position, or `timeout_s` is negative or not a number.
             StoreClosedError: the waker was closed, before or meanwhile.
             StoreBusyError: there can be no more threads in this process.
             StoreError: what `log_end` raised.
         """
-        check_timeout(timeout_s)
+        check_wait(after, timeout_s)
         if timeout_s == 0:
             self._check_open()
             return self._log_end()
@@ -184,13 +185,17 @@ class Waker:
                         return
 
 
-def check_timeout(timeout_s: float | None) -> None:
-    """Check how long to wait.
+def check_wait(after: int, timeout_s: float | None) -> None:
+    """Check what to wait for, and how long.
 
     Raises:
-        MetaError: it is negative or not a number.
+        MetaError: the one is no global position, or the other is negative or not a number.
     """
-    if timeout_s is not None and not timeout_s >= 0:
+    check_count(after, "after")
+    if timeout_s is None:
+        return
+    is_number = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not is_number or not timeout_s >= 0:
         raise MetaError(f"timeout_s is {timeout_s!r}: give seconds, from 0, or None", field="timeout_s")
 
 

@@ -25,6 +25,7 @@ from turnlog.audit.seals import SealFolder
 from turnlog.digest import sri
 from turnlog.errors import (
     ConflictError,
+    CorruptionError,
     ErasedError,
     HoldError,
     IdConflictError,
@@ -39,6 +40,8 @@ from turnlog.feeds.sinks import JSONLines
 from turnlog.model import Origin, ReplyFacts, content_bytes
 from turnlog.projections import MovedBookmark
 from turnlog.providers import PreparedRequest
+from turnlog.record import Note, plan_turn, turn_draft
+from turnlog.sources import Sources
 from turnlog.store import ReadTransaction
 from turnlog.store.sqlite.schema import SCRUBS
 
@@ -54,6 +57,28 @@ def log(path: Path) -> Iterator[TurnLog]:
     """Give an open log in a file."""
     with TurnLog.open(f"sqlite:///{path}", busy_timeout_s=2) as log:
         yield log
+
+
+@pytest.mark.parametrize("scope", ["turn", "thread", "subject"])
+@pytest.mark.parametrize("origin", ["claude-code", 5, ["x"], {"format": 5}])
+def test_a_turn_whose_metadata_is_damaged_is_erased(log: TurnLog, scope: str, origin: Any) -> None:
+    """An early version recorded whatever it was given as an origin. Erased, it is in nobody's way."""
+    first = log.add_turn("before", bookmark="main", subject="Ann")
+    draft = turn_draft("Zebulon", role="assistant", continues="main")
+    damaged = msgspec.structs.replace(draft, meta=msgspec.structs.replace(draft.meta, origin=origin))
+    turn = log.store.write(lambda t: plan_turn(t, damaged, t.placed(damaged.payload), Sources())).header.id
+    last = log.add_turn("after", continues="main")
+    line = log.add_group([Note(topic="claude-code.user", payload=b'"Zebulon"', turn=turn)])[0].header.id
+    with pytest.raises(CorruptionError):
+        log.ancestry("main")
+    wanted: dict[str, Any] = {scope: {"turn": turn, "thread": first.id, "subject": "Ann"}[scope]}
+    report = log.erase(**wanted, reason="asked")
+    assert report.turns == ((turn,) if scope == "turn" else (first.id, turn, last.id))
+    assert report.lines == (line,)
+    assert log.verify().clean
+    assert [each.id for each in log.ancestry(last.id)] == [first.id, turn, last.id]
+    assert [sum_.replies for sum_ in log.feeds.usage()] == [1]
+    assert log.feeds.search("Zebulon") == []
 
 
 def proofs(log: TurnLog) -> list[tuple[int, bytes, bytes]]:

@@ -311,11 +311,20 @@ def test_sealed_turns_are_not_indexed(tmp_path: Path) -> None:
         run(log, Scripted(call(("add", {"a": 1, "b": 2})), say("sealed too")), continues="main", tools=[])
         assert len(found(log, "words")) == 1
         assert log.feeds.unsearchable() == 5
+        log.add_turn("sealed again", continues="main")
+        assert log.feeds.unsearchable() == 6
         assert log.feeds.tools() == []
         assert [(each.key, each.replies) for each in log.feeds.usage("bookmark")] == [(None, 2)]
     raw = path.with_name(path.name + SUFFIX).read_bytes()
     assert b"sealed words" not in raw
     assert b"main" not in raw.replace(b"main\x00", b"")
+
+
+def test_how_many_cannot_be_found_is_told_before_anything_was_searched(log: TurnLog) -> None:
+    """The index is made for it, as for a search."""
+    log.add_turn("words")
+    assert log.feeds.unsearchable() == 0
+    assert log.feeds.built() == ["search"]
 
 
 # ------------------------------------------------------------------------------------------------------------ listings

@@ -15,6 +15,8 @@ from turnlog import TurnLog
 from turnlog.errors import ContentError
 from turnlog.model import Block, Native, Text, ToolEndMeta, ToolUse, TurnMeta
 from turnlog.record.drafts import TurnDraft, turn_draft
+from turnlog.record.turns import plan_turn
+from turnlog.sources import Sources
 
 DEPTH_MAX = 500
 
@@ -96,7 +98,10 @@ def test_deeper_content_that_is_not_as_the_log_has_it_is_found() -> None:
     """Also where it stands below what is read at once."""
     with TurnLog.open("memory://") as log:
         for damaged in (_call(2000).replace(b"[]", b"[ ]"), _call(2000).replace(b"[]", b"[}")):
-            log.add_group([TurnDraft(payload=damaged, meta=TurnMeta(role="assistant"))])
+            draft = TurnDraft(payload=damaged, meta=TurnMeta(role="assistant"))
+            with pytest.raises(ContentError):
+                log.add_group([draft])
+            log.store.write(lambda t, draft=draft: plan_turn(t, draft, t.placed(draft.payload), Sources()))
         spelled, malformed = log.verify().damage
         assert spelled.what == "its content is not in the form of the log"
         assert malformed.what.startswith("its content is malformed: content: not valid JSON")
