@@ -22,9 +22,10 @@ from tests.golden import generate
 from turnlog import TurnLog
 from turnlog.audit.proofs import PROOF
 from turnlog.cli.evidence import verifier_source
-from turnlog.events import build
+from turnlog.digest import payload_hash
+from turnlog.events import build, private_part
 from turnlog.events.form import meta_text
-from turnlog.model import ReplyFacts
+from turnlog.model import ReplyFacts, decode_content
 
 SOURCE = ROOT / "tools" / "verify_turnlog.py"
 HOSTILE = (
@@ -393,6 +394,63 @@ def test_that_events_can_be_of_other_logs_is_said(folder: Path, filled: SigningC
     assert filled.ok("evidence", "--proof", proof, "-o", tmp_path / "out").text.endswith(f"\n  {GUESTS}\n")
     made = filled.ok("evidence", "talk", "-o", tmp_path / "out", "--force", "--json").json
     assert (made["not_shown"], made["guests_possible"]) == ([], True)
+
+
+NUMBERS = ("12345678901234567890123", "0.1000000000000000055511151231257827", "1e400", "-0", "1.00", "1E+22")
+
+
+def test_numbers_are_shown_as_they_were_recorded(tmp_path: Path) -> None:
+    """Character by character, wherever in a block, and each of a key that stands twice. None hides the rest."""
+    command = signing(tmp_path)
+    numbers = ",".join(NUMBERS).encode()
+    pay = b'{"type":"tool_use","id":"c","name":"pay","input":{"sum":1,"sum":1000,"n":[%b]}}' % numbers
+    text = b'{"type":"text","text":"I pay now.","cited":[%b]}' % numbers
+    native = b'{"type":"native","provider":"p","block":{"n":%b}}'
+    inner = b",".join(native % number.encode() for number in NUMBERS)
+    result = b'{"type":"tool_result","tool_use_id":"c","content":[%b]}' % inner
+    with TurnLog.open(command.url) as log:
+        blocks = decode_content(b"[%b]" % b",".join((text, pay, result)))
+        turn = log.add_turn(blocks, role="assistant", continues="main", bookmark="main").id
+        assert all(log.payload(turn).count(number.encode()) >= 3 for number in NUMBERS)
+    command.ok("checkpoint")
+    command.ok("evidence", "main", "-o", tmp_path / "out")
+    said = Page(tmp_path / "out" / "index.html").text
+    assert "I pay now." in said
+    assert '"sum": 1,\n  "sum": 1000,' in said
+    shown = [line.strip().rstrip(",").removeprefix('"n": ') for line in said.splitlines()]
+    assert {number: shown.count(number) for number in NUMBERS} == dict.fromkeys(NUMBERS, 3)
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        pytest.param(
+            b'[{"type":"text","text":"said","text":"shown"}]', ['"text": "said"', '"text": "shown"'], id="key"
+        ),
+        pytest.param(
+            b'[{"type":"text","text":"before"},{"type":"text","text":1e400}]', ["before", "1e400"], id="field"
+        ),
+        pytest.param(b'[{"type":"text","text":"before"},{"type":"new","n":-0}]', ["before", '"n": -0'], id="type"),
+        pytest.param(b'[{"type":"text","text":"before"},[5.0],"6"]', ["before", "5.0", '"6"'], id="no block"),
+        pytest.param(b'[{"type":"text","text":"before"},', ["cannot be read", '"before"'], id="no JSON"),
+        pytest.param(b'[{"type":"text","text":"\\ud800 before"}]', ["cannot be read", "ud800 before"], id="surrogate"),
+        pytest.param(b'[{"type":"text","text":"\xff<b>"}]', ["cannot be read", '"\\xff<b>"'], id="no UTF-8"),
+        pytest.param(b"[" * 5000 + b"before" + b"]" * 5000, ["cannot be read", "[[before]]"], id="deep"),
+    ],
+)
+def test_what_is_no_content_is_shown_as_it_is(tmp_path: Path, payload: bytes, said: list[str]) -> None:
+    """Whoever has the key can have signed anything: none of it hides the rest."""
+    meta = meta_text({"role": "user"})
+    private = private_part({}, hash=payload_hash(payload), size=len(payload), salt=bytes(16))
+    event = build(topic="gpt.turn", id="03fr9cxksbd0ufbbn4sb2e5pj", time=0, meta=meta, private=private)
+    assert event.private_state is not None
+    file, keys = tmp_path / "odd.proof", tmp_path / "keys.txt"
+    file.write_text(cases.signed_event(event.state, private=event.private_state, payload=payload))
+    keys.write_text(cases.KEYS[0])
+    command = SigningCommand(store=tmp_path / "none.db")
+    command.ok("evidence", "--proof", file, "--key", keys, "-o", tmp_path / "out")
+    text = Page(tmp_path / "out" / "index.html").text
+    assert [part in text for part in said] == [True] * len(said)
 
 
 def test_no_metadata_passes_for_a_fact_of_turnlogs_own(tmp_path: Path) -> None:

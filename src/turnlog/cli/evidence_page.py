@@ -1,30 +1,47 @@
 """A proof as one HTML page for people: who said what and when, what each model was sent, and what it answered.
 
-Everything that was recorded is escaped, and its control characters are spelled out. The page has no scripts and loads
-nothing: its policy forbids both.
+Everything that was recorded is escaped, and its control characters are spelled out; JSON is as it is spelled, but for
+where its lines end. The page has no scripts and loads nothing: its policy forbids both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from html import escape
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.proof_events import Part, ShownEvent
 from turnlog.audit.proofs import ProofReport
 from turnlog.cli.proving import left_open, oldest_first
 from turnlog.cli.text import cited_as, count, line_pieces, meta_name, one_line, printable, size, timestamp
+from turnlog.errors import ContentError
 from turnlog.events import PARENT, Citation
 from turnlog.events.times import time_of
-from turnlog.model.json_text import UNREADABLE
+from turnlog.model import (
+    Block,
+    Document,
+    Native,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    decode_content,
+    parse_content,
+)
+from turnlog.model.json_text import UNREADABLE, marked_json
 from turnlog.model.long_strings import LongStrings
+from turnlog.model.pieces import decoded_pieces
 
 _TEXT_BYTES_MAX = 200_000
 """More of a document is not on the page, but in its file."""
+
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_raws = msgspec.json.Decoder(list[Raw])
 
 _STYLE = """\
 body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
@@ -111,15 +128,15 @@ def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
     payload = turn.files.get("payload")
     readable = payload is not None and "sealed" not in event.shown
     yield f'<article class="{kind}{"" if readable else " withheld"}" id="{_line(event.id)}">\n'
-    who = [str(role), *(str(public[name]) for name in ("provider", "model") if name in public)]
-    yield f"<strong>{_line(' · '.join(who))}</strong>\n"
+    who = (public[name] for name in ("role", "provider", "model") if name in public)
+    yield f"<strong>{_line(' · '.join(map(_said, who)))}</strong>\n"
     yield f'<span class="of">{_time(event)} <code>{_line(event.id)}</code></span>\n'
     if len(header.parents) > 1:
         yield f"<div class='of'>continues {_line(', '.join(parent.id for parent in header.parents))}</div>\n"
     for missing in _missing(turn, events):
         yield f"{missing}\n"
     if "error" in private:
-        yield f'<div class="block wrong">failed: {_line(private["error"])}</div>\n'
+        yield f'<div class="block wrong">failed: {_line(_said(private["error"]))}</div>\n'
     if event.withheld:
         yield '<div class="block">Its private part and its content are withheld, or were erased.</div>\n'
     elif "sealed" in event.shown:
@@ -136,61 +153,94 @@ def _turn(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
 
 def _content(public: Mapping[str, Any], private: Mapping[str, Any], name: str, payload: Part) -> Iterator[str]:
     if public.get("type") == "document":
-        kind = str(public.get("content_type", "?"))
-        title = f"document {private.get('document_name', '')}, {kind}, {size(payload.size)}"
+        kind = _said(public.get("content_type", "?"))
+        title = f"document {_said(private.get('document_name', ''))}, {kind}, {size(payload.size)}"
         yield f'<div class="block">{_link(name, title)}</div>\n'
-        if kind.startswith("text/") and payload.size <= _TEXT_BYTES_MAX:
-            yield from _pre("<pre>", (payload.whole().decode(errors="replace"),))
+        if kind.startswith("text/"):
+            yield from _as_it_is(payload)
         return
-    long = LongStrings()
     try:
-        marked = msgspec.json.decode(long.out_of_json(payload.whole()), type=list[dict[str, Any]])
-        long.check()
-        blocks = [_with_marked_text(block, long) for block in marked]
-    except UNREADABLE:
-        yield f'<div class="block">{_link(name, "content that is no list of blocks")}</div>\n'
+        marked, long = marked_json(payload.whole(), field="content")
+        blocks = _raws.decode(marked)
+    except (ContentError, *UNREADABLE):
+        yield f'<div class="block">{_link(name, "content that cannot be read as a list of blocks")}</div>\n'
+        yield from _as_it_is(payload)
         return
     for block in blocks:
         yield from _block(block, long, name)
 
 
-def _with_marked_text(block: Mapping[str, Any], long: LongStrings) -> dict[str, Any]:
-    """Return a block with its long strings, but for a text: that is decoded as it is written."""
-    return {
-        name: value if name == "text" and isinstance(value, str) else long.into(value) for name, value in block.items()
-    }
+def _as_it_is(payload: Part) -> Iterator[str]:
+    if payload.size <= _TEXT_BYTES_MAX:
+        yield from _pre("<pre>", (payload.whole().decode(errors="backslashreplace"),))
 
 
-def _block(block: Mapping[str, Any], long: LongStrings, name: str) -> Iterator[str]:
-    kind = block.get("type")
-    if kind == "text" and isinstance(block.get("text"), str):
-        yield from _pre('<pre class="block">', long.said_pieces(block["text"]))
-    elif kind == "thinking" and isinstance(block.get("thinking"), str):
-        before = '<details class="block"><summary>thinking</summary><pre>'
-        yield from _pre(before, (block["thinking"],), "</pre></details>")
-    elif kind == "tool_use":
-        yield f'<div class="block">calls the tool <code>{_line(block.get("name"))}</code></div>\n'
-        yield f"<pre>{_json(block.get('input'))}</pre>\n"
-    elif kind == "tool_result":
-        failed = " with an error" if block.get("is_error") is True else ""
-        call = _line(block.get("tool_use_id"))
-        yield f'<div class="block">result{failed} of the tool call <code>{call}</code></div>\n'
-        content = block.get("content")
-        if isinstance(content, str):
-            yield from _pre("<pre>", (content,))
-        for inner in cast("list[object]", content) if isinstance(content, list) else ():
-            yield from _block(cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}, long, name)
-    elif kind == "document" and isinstance(block.get("source"), dict):
-        kind = str(block["source"].get("media_type"))
-        yield f'<div class="block">{_link(name, f"document, {kind}")}</div>\n'
-    else:
-        yield f'<div class="block">{_line(kind)}</div><pre>{_json(long.into(block))}</pre>\n'
+def _block(raw: Raw, long: LongStrings, name: str) -> Iterator[str]:
+    """Yield a block. What of it has no words here stands there as JSON."""
+    block = _typed(raw)
+    match block:
+        case Text():
+            said = ("text",)
+            yield from _pre('<pre class="block">', long.said_pieces(block.text))
+        case Thinking():
+            said = ("thinking",)
+            before = '<details class="block"><summary>thinking</summary><pre>'
+            yield from _pre(before, long.said_pieces(block.thinking), "</pre></details>")
+        case ToolUse():
+            said = ("id", "name", "input")
+            call = "" if block.id is None else f' <code class="of">{_line(long.into(block.id))}</code>'
+            yield f'<div class="block">calls the tool <code>{_line(long.into(block.name))}</code>{call}</div>\n'
+            yield from _json(block.input, long)
+        case ToolResult():
+            said = ("tool_use_id", "is_error", "content")
+            yield from _tool_result(block, _fields.decode(raw), long, name)
+        case Document():
+            said = ("source",)
+            kind = long.into(block.source.media_type)
+            yield f'<div class="block">{_link(name, f"document, {kind}")}</div>\n'
+        case Native() | None:
+            yield f'<div class="block">{"a block of another form" if block is None else "native"}</div>'
+            yield from _json(raw, long)
+            return
+    rest = {field: value for field, value in _fields.decode(raw).items() if field not in ("type", *said)}
+    if rest:
+        yield '<details class="of"><summary>more of this block</summary>'
+        yield from _json(Raw(msgspec.json.encode(rest)), long)
+        yield "</details>\n"
+
+
+def _typed(raw: Raw) -> Block | None:
+    """Return a block; None for what is none, as what has a key twice: whoever has the key can have signed anything."""
+    text = bytes(raw)
+    try:
+        return decode_content(parse_content(text))[0] if text.startswith(b"{") else None
+    except ContentError:
+        return None
+
+
+def _tool_result(block: ToolResult, fields: Mapping[str, Raw], long: LongStrings, name: str) -> Iterator[str]:
+    failed = " with an error" if block.is_error is True else ""
+    call = "" if block.tool_use_id is None else f" <code>{_line(long.into(block.tool_use_id))}</code>"
+    yield f'<div class="block">result{failed} of the tool call{call}</div>\n'
+    if isinstance(block.content, str):
+        yield from _pre("<pre>", long.said_pieces(block.content))
+        return
+    for inner in _raws.decode(fields["content"]):
+        yield from _block(inner, long, name)
 
 
 def _pre(before: str, text: Iterable[str], behind: str = "</pre>") -> Iterator[str]:
     yield before
     yield from map(_text, line_pieces(text))
     yield f"{behind}\n"
+
+
+def _json(raw: Raw, long: LongStrings) -> Iterator[str]:
+    """Yield JSON as it is spelled, a line for each value."""
+    text = bytes(raw)
+    with suppress(RecursionError):
+        text = msgspec.json.format(text, indent=2)
+    yield from _pre("<pre>", decoded_pieces(long.pieces(text)))
 
 
 def _missing(one: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
@@ -230,7 +280,7 @@ def _details(event: ShownEvent, public: Mapping[str, Any], private: Mapping[str,
     for citation in event.event.header.citations:
         yield _pair(_relation(citation), citation.id)
     for name, value in (*public.items(), *private.items()):
-        yield f"<tr><th>{_line(meta_name(name))}</th><td><code>{_json(value)}</code></td></tr>"
+        yield f"<tr><th>{_line(meta_name(name))}</th><td><code>{_text(_said(value, indent=2))}</code></td></tr>"
     yield "</table></details>"
 
 
@@ -238,10 +288,10 @@ def _row(one: Shown, events: Mapping[str, Shown]) -> str:
     event = one.event
     links = ", ".join(_link(name) for name, _ in one.files.values())
     public, private = record_of(event.event.header.meta), _private(one)
-    told = " · ".join(str(public[name]) for name in ("provider", "model") if name in public)
+    told = " · ".join(_said(public[name]) for name in ("provider", "model") if name in public)
     error = private.get("error")
     if isinstance(error, dict):
-        told += f" failed: {cast('dict[str, object]', error).get('message')}"
+        told += f" failed: {_said(cast('dict[str, object]', error).get('message'))}"
     nothing = "withheld, or erased" if event.withheld else "nothing shown"
     if "sealed" in event.shown:
         told = f"{told} sealed".strip()
@@ -278,15 +328,17 @@ def _link(name: str, text: str = "") -> str:
     return f'<a href="{_line(name)}">{_line(text or name)}</a>'
 
 
-def _json(value: object) -> str:
+def _said(value: object, *, indent: int = 0) -> str:
+    """Return metadata as text. It is spelled in one way, so no number comes out as another."""
     if isinstance(value, str):
-        return _text(value)
-    return _text(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+        return value
+    encoded = msgspec.json.encode(value)
+    return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
 
 
 def _text(text: str) -> str:
     return escape(printable(text))
 
 
-def _line(value: object) -> str:
-    return escape(one_line(str(value)))
+def _line(text: str) -> str:
+    return escape(one_line(text))
