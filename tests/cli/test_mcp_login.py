@@ -364,3 +364,14 @@ def test_what_is_no_browser_is_answered_or_dropped_without_a_word(capfd: pytest.
 
     assert asyncio.run(asyncio.wait_for(serve(), 20)).startswith(b"HTTP/1.0 404 ")
     assert capfd.readouterr() == ("", "")
+
+
+def test_nothing_in_the_address_to_open_is_unseen(capsys: pytest.CaptureFixture[str]) -> None:
+    """The server says where a person is to log in."""
+
+    async def visit() -> None:
+        with Browser(0, opens=False) as person:
+            await person.visit("https://exa\u00admple.org/\u200d?a\x1b")
+
+    asyncio.run(visit())
+    assert capsys.readouterr().err == "turnlog: log in here: https://exa\\xadmple.org/\\u200d?a\\x1b\n"

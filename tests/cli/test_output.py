@@ -1,5 +1,6 @@
 """Lines and tables for people, cut to the width of a terminal."""
 
+from errno import ENOENT
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from tests.cli.command import Command
 from tests.cli.terminal import Terminal
 
 from turnlog import TurnLog
-from turnlog.cli.output import Piece, Screen
+from turnlog.cli.commands.run import not_printed
+from turnlog.cli.failures import error_line
+from turnlog.cli.output import Piece, Screen, note
 
 ID = "03hama1vck24r9pdgzb7b2ra1"
 
@@ -113,3 +116,17 @@ def test_json_commands_no_terminal(turnlog: Command, command: tuple[str, ...]) -
     if len(command) > 1 and command[-1] != "markdown":
         assert "a\\u009b2Jb\\u009d52;c;eA==\\u009cc\\u202ed" in shown
         assert hostile in turnlog.ok(*command).text
+
+
+def test_a_note_is_one_line_whatever_it_is_made_of(capsys: pytest.CaptureFixture[str]) -> None:
+    """No caller has to think of what a name, or another program, could do to a terminal."""
+    note("a\x1b[2Jb\n\n  turnlog: c\x9b\r")
+    assert capsys.readouterr().err == "turnlog: a\\x1b[2Jb turnlog: c\\x9b\\x0d\n"
+
+
+def test_an_error_of_a_file_is_none_of_the_output() -> None:
+    """It says which file, and what is recorded."""
+    gone = FileNotFoundError(ENOENT, "No such file or directory", "a.txt")
+    with pytest.raises(FileNotFoundError) as caught:
+        not_printed(gone, "what was said is recorded")
+    assert error_line(caught.value) == "turnlog: 'a.txt': no such file or directory; what was said is recorded"
