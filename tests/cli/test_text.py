@@ -160,7 +160,13 @@ def test_what_looks_like_a_sign_of_a_header_is_one(text: str) -> None:
 def test_ordinary_text_stays_as_it_is(text: str) -> None:
     """German and Chinese, lists and trees: nobody takes that for a header."""
     assert said_in_lines(f"a\n{text}\nb") == f"a\n{text}\nb"
-    assert said_in_row("x [main]") == "x [main]"
+    assert said_in_row(f"x {text}") == f"x {text}"
+
+
+@pytest.mark.parametrize("text", ["── user", "—— user", "一 user", "── ", "x [main]", "✓ done", "(see below)"])
+def test_what_passes_for_no_mark_of_a_row_stays_as_it_is(text: str) -> None:
+    """In a list no line is a header's."""
+    assert said_in_row(text) == text
 
 
 def test_bookmarks_cannot_look_like_others() -> None:

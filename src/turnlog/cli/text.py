@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 from rich.cells import cell_len, set_cell_size
@@ -24,7 +24,7 @@ _BRAILLE_BLANK = "\u2800"
 _HEADER = "── "
 _OURS = (_HEADER, "→ ", "← ", "(erased", "(sealed", "(thinking")
 _MARKS = ("[", "→ ", "← ", "✗ ", "(damaged", "(erased", "(meta", "(sealed", "(thinking")
-_BEGINNINGS = {own[:end] for own in (*_OURS, *_MARKS) for end in range(1, len(own) + 1)}
+_BEGINNINGS = {own: {each[:end] for each in own for end in range(1, len(each) + 1)} for own in (_OURS, _MARKS)}
 _LOOKS = {
     # Lines in the middle of a cell, from edge to edge or nearly: two in a row are that of a header, for which hyphens
     # are too short. Of the wide ones one is enough.
@@ -119,15 +119,16 @@ def _backslashed(found: re.Match[str]) -> str:
     return f"\\{found[0]}" if _passes_for(_OURS, found.string, found.start()) else found[0]
 
 
-def _passes_for(own: Sequence[str], text: str, start: int = 0) -> bool:
+def _passes_for(own: tuple[str, ...], text: str, start: int = 0) -> bool:
     """Tell whether a line of a text begins for the eye as one of turnlog's own does, but for backslashes before.
 
     Between the characters of a header, what has no cell could not be told from nothing.
     """
+    beginnings = _BEGINNINGS[own]
     line, seen = text[start : start + _LINE_CHARACTERS_MAX].partition("\n")[0], ""
     for sign in line:
         look = _look(sign)
-        if sign == _BRAILLE_BLANK and f"{seen} " in _BEGINNINGS:
+        if sign == _BRAILLE_BLANK and f"{seen} " in beginnings:
             look = " "
         if not look or (sign == "\\" and not seen):
             continue
@@ -136,7 +137,7 @@ def _passes_for(own: Sequence[str], text: str, start: int = 0) -> bool:
         seen += look
         if seen in own and seen != _HEADER:
             return True
-        if seen not in _BEGINNINGS:
+        if seen not in beginnings:
             return False
     return seen == _HEADER or len(line) == _LINE_CHARACTERS_MAX  # in which there is nearly nothing to see
 
