@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from threading import Lock
-from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Unpack
+from typing import Any, Concatenate, Literal, ParamSpec, Unpack
 
 import msgspec
 
@@ -29,13 +29,6 @@ def _adds(make: Callable[P, TurnDraft]) -> Callable[Concatenate[TurnGroup, P], s
     return add
 
 
-class Added(NamedTuple):
-    """A turn of a group, and the key that is to be redacted in it."""
-
-    draft: TurnDraft
-    api_key: str | None
-
-
 class TurnGroup:
     """Turns and documents that are recorded in one transaction, with one sync to disk: all of them, or none.
 
@@ -51,7 +44,7 @@ class TurnGroup:
     def __init__(self, new_id: Callable[[], str]) -> None:
         """Begin with nothing added. `new_id` makes ids."""
         self._new_id = new_id
-        self._added: list[Added] = []
+        self._added: list[tuple[TurnDraft, str | None]] = []
         self._ended = False
         self._lock = Lock()
         self.turns: list[Turn] = []
@@ -113,10 +106,10 @@ class TurnGroup:
         with self._lock:
             if self._ended:
                 raise InputError("this group is recorded, or given up: begin another one with `log.group()`")
-            self._added.append(Added(msgspec.structs.replace(draft, id=turn), api_key))
+            self._added.append((msgspec.structs.replace(draft, id=turn), api_key))
         return turn
 
-    def end(self) -> list[Added]:
+    def end(self) -> list[tuple[TurnDraft, str | None]]:
         """Take nothing more, and return what was added, in order."""
         with self._lock:
             self._ended = True

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from turnlog.context import CompactionReport, Projector, Summarize
     from turnlog.executors import Executors
     from turnlog.feeds import Events, Feeds, Item
-    from turnlog.group import Added, TurnGroup
+    from turnlog.group import TurnGroup
     from turnlog.interop.importing import TranscriptReport
     from turnlog.interop.portable import OnBookmark, RestoreReport
     from turnlog.record import Hook, Note, Redaction, TurnDraft
@@ -526,7 +526,7 @@ class TurnLog:
             added = group.end()
         group.turns = self._record_group(added)
 
-    def _record_group(self, added: Sequence[Added]) -> list[Turn]:
+    def _record_group(self, added: Sequence[tuple[record.TurnDraft, str | None]]) -> list[Turn]:
         """Record what was added to a group, which has checked it."""
         drafts = [self._redaction.with_key(key, (draft.payload,)).turn(draft) for draft, key in added]
         plan = partial(record.plan_group, items=drafts, sources=self._sources)

@@ -191,7 +191,7 @@ CALLS: Refused = {
     "tool title": (lambda log: _asked(log, tools=(Tool(name="x", title=FIVE),)), r"tools\[0\]\.title: expected"),
     "tool schema": (
         lambda log: _asked(log, tools=(Tool(name="x", input_schema=msgspec.Raw(b"{")),)),
-        "tools: not valid JSON",
+        r"tools\[0\]\.input_schema: not valid JSON",
     ),
     "on_loss": (lambda log: _asked(log, on_loss="nope"), "on_loss: 'nope' is unknown"),
     "erasure": (lambda log: _asked(log, erasure="x"), "erasure: expected int, got str"),
