@@ -71,7 +71,9 @@ def replay(
             if common.json:
                 write_json_lines(call.raw_record() if isinstance(call, Call) else call.to_record() for call in calls)
                 return 0
-            Screen.of_stdout().table([_row(call) for call in calls])
+            rows = [_row(call) for call in calls]
+            columns = max(map(len, rows), default=0)
+            Screen.of_stdout().table([[*row[:-1], *[""] * (columns - len(row)), row[-1]] for row in rows])
             _say_if_none(len(calls), headish)
             return 0
         checked = list(log.calls.check(headish))

@@ -24,7 +24,8 @@ from turnlog.interop.geppetto import (
 from turnlog.model import Native, Origin, ReplyFacts, Text, Thinking, ToolResult, ToolUse
 from turnlog.model.blocks import Block as ContentBlock
 from turnlog.model.pieces import PIECE
-from turnlog.record import turn_draft
+from turnlog.record import plan_group, turn_draft
+from turnlog.sources import Sources
 
 LONG = 'A "text",\twith a 🙂 in it & </b>.\n' * (PIECE // 16)
 SHORT = "b" * (PIECE - 57)  # with a mark before and one behind it, the latter stands where a piece ends
@@ -254,6 +255,6 @@ def test_a_text_that_is_none_is_refused_before_anything_is_written(form: str, ar
     malformed = around % (b'"' + b"x" * 2 * PIECE + b'\\ud800"')
     with TurnLog.open("memory://") as log:
         draft = msgspec.structs.replace(turn_draft("x", bookmark="main"), payload=malformed)
-        log.add_group([draft])
+        log.store.write(lambda transaction: plan_group(transaction, [draft], Sources()))
         with pytest.raises(ContentError, match="content: a text is malformed: "):
             export(log, "main", form)
