@@ -24,7 +24,9 @@ _BRAILLE_BLANK = "\u2800"
 _HEADER = "── "
 _OURS = (_HEADER, "→ ", "← ", "(erased", "(sealed", "(thinking")
 _MARKS = ("[", "→ ", "← ", "✗ ", "(damaged", "(erased", "(meta", "(sealed", "(thinking")
-_BEGINNINGS = {own: {each[:end] for each in own for end in range(1, len(each) + 1)} for own in (_OURS, _MARKS)}
+_BEGINNINGS: dict[tuple[str, ...], set[str]] = {
+    own: {each[:end] for each in own for end in range(1, len(each) + 1)} for own in (_OURS, _MARKS)
+}
 _LOOKS = {
     # Lines in the middle of a cell, from edge to edge or nearly: two in a row are that of a header, for which hyphens
     # are too short. Of the wide ones one is enough.
