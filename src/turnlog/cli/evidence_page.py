@@ -18,9 +18,9 @@ from turnlog.audit.checkpoints import written_hash
 from turnlog.audit.proof_events import Part, ShownEvent
 from turnlog.audit.proofs import ProofReport
 from turnlog.cli.proving import left_open, oldest_first
-from turnlog.cli.text import cited_as, count, line_pieces, meta_name, one_line, printable, size, timestamp
+from turnlog.cli.rows import cited_as
+from turnlog.cli.text import count, line_pieces, meta_name, one_line, printable, size, timestamp
 from turnlog.errors import ContentError
-from turnlog.events import PARENT, Citation
 from turnlog.events.times import time_of
 from turnlog.model import (
     Block,
@@ -247,12 +247,8 @@ def _missing(one: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
     """Yield what an event continues or cites, and the proof leaves out."""
     for citation in one.event.event.header.citations:
         if citation.id not in events:
-            how = _line(_relation(citation))
+            how = _line(cited_as(citation))
             yield f'<div class="wrong">{how} <code>{_line(citation.id)}</code>, which is not shown</div>'
-
-
-def _relation(citation: Citation) -> str:
-    return "continues" if citation.relation == PARENT else cited_as(citation.relation)
 
 
 def _evidence(turn: Shown, events: Mapping[str, Shown]) -> Iterator[str]:
@@ -278,7 +274,7 @@ def _details(event: ShownEvent, public: Mapping[str, Any], private: Mapping[str,
     yield '<details class="of"><summary>metadata</summary><table>'
     yield _pair("digest", event.event.digest)
     for citation in event.event.header.citations:
-        yield _pair(_relation(citation), citation.id)
+        yield _pair(cited_as(citation), citation.id)
     for name, value in (*public.items(), *private.items()):
         yield f"<tr><th>{_line(meta_name(name))}</th><td><code>{_text(_said(value, indent=2))}</code></td></tr>"
     yield "</table></details>"

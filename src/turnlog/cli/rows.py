@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from turnlog.cli.output import Piece, Screen, column
 from turnlog.cli.preview import DAMAGED, previews
-from turnlog.cli.text import age, count, marked, timestamp
+from turnlog.cli.text import age, count, marked, one_line, timestamp
 from turnlog.errors import CorruptionError
+from turnlog.events import PARENT, Citation
 from turnlog.log import TurnLog
 from turnlog.projections.bookmarks import all_bookmarks
 from turnlog.record.lookup import short_ids
@@ -25,6 +26,11 @@ _SHORTENED_MAX = 2000
 def role_style(role: str) -> str:
     """Return the style of a speaker."""
     return _ROLE_STYLES.get(role, "bold")
+
+
+def cited_as(citation: Citation) -> str:
+    """Return as what an event is cited, as no other fact is named: whoever records chooses that too."""
+    return "continues" if citation.relation == PARENT else f"cites as {one_line(citation.relation)}"
 
 
 def when(screen: Screen, time: datetime, now: datetime) -> str:

@@ -256,11 +256,6 @@ def meta_name(name: str) -> str:
     return f"meta.{one_line(name)}"
 
 
-def cited_as(relation: str) -> str:
-    """Return as what an event is cited, as no other fact is named: whoever records chooses that too."""
-    return f"cites as {one_line(relation)}"
-
-
 def quoted(name: str) -> str:
     """Return a name as it is typed at a shell, printable."""
     return printable(shlex.quote(name))

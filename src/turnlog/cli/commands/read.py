@@ -19,10 +19,10 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Piece, Screen, binary_output, write_json, write_json_text
 from turnlog.cli.paging import paging
 from turnlog.cli.preview import of_block
-from turnlog.cli.rows import names_by_turn, when
-from turnlog.cli.text import barred_pieces, cited_as, count, meta_name, one_line, size, timestamp
+from turnlog.cli.rows import cited_as, names_by_turn, when
+from turnlog.cli.text import barred_pieces, count, meta_name, one_line, size, timestamp
 from turnlog.errors import ContentError
-from turnlog.events import PARENT, TURN, Arrival, Recorded, metadata, turn_meta
+from turnlog.events import TURN, Arrival, Recorded, metadata, turn_meta
 from turnlog.events.times import time_of
 from turnlog.feeds.records import content_record, event_record
 from turnlog.log import TurnLog
@@ -217,10 +217,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
     if recorded.arrival != Arrival.RECORDED:
         facts.append(("arrival", _ARRIVALS[recorded.arrival]))
     facts += [("bookmark", (one_line(name), "bold green")) for name in shown.bookmarks]
-    facts += [
-        ("continues" if citation.relation == PARENT else cited_as(citation.relation), (citation.id, "yellow"))
-        for citation in header.citations
-    ]
+    facts += [(cited_as(citation), (citation.id, "yellow")) for citation in header.citations]
     if shown.children_before:
         before = f"… {count(shown.children_before, 'earlier one')}: `turnlog children {header.id}` lists all"
         facts.append(("child", (before, "dim")))
