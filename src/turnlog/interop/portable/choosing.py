@@ -22,6 +22,7 @@ from turnlog.events import (
     TOOL_CALL,
     TOOL_END,
     TURN,
+    Arrival,
     Citation,
     Recorded,
     check_cited,
@@ -304,7 +305,12 @@ def _add_bookmark_events(store: Store, collector: _Collector, end: int) -> None:
     def note(transaction: ReadTransaction, recorded: Recorded) -> None:
         move = kept_move(recorded)
         if move is None:
-            return
+            if recorded.erased or recorded.arrival == Arrival.GUEST:
+                return
+            raise CorruptionError(
+                f"bookmark event {recorded.header.id!r} names no turn: run `turnlog verify`",
+                global_position=recorded.global_position,
+            )
         if move.turn is None:
             others.append((recorded.global_position, move.name, move.to))
         elif before(transaction, recorded, recorded.header.citations[0]).global_position in found:

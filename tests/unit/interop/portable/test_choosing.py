@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 from tests.forging import exported
-from tests.rewriting import erase
+from tests.rewriting import erase, rewrite
 
 from turnlog import TurnLog
 from turnlog.errors import CorruptionError, MetaError, NotFoundError, UnknownTurnError
-from turnlog.events import ERASURE, TARGET, cite
+from turnlog.events import BOOKMARK, ERASURE, TARGET, cite
 from turnlog.interop import geppetto
 from turnlog.model import ErasureMeta, LossReport, ReplyFacts, Response, Text, Tool, Usage
 from turnlog.providers import PreparedRequest
@@ -379,3 +379,16 @@ class TestWhatIsWanted:
         """Before anything is read."""
         with pytest.raises(MetaError, match=what):
             log.export(io.BytesIO(), **arguments)
+
+
+def test_bookmark_event_that_names_no_turn_is_not_passed_over(tmp_path: Path) -> None:
+    """What a bookmark was at is unknown: an export without it would say that there was none."""
+    path = tmp_path / "log.db"
+    with TurnLog.open(f"sqlite:///{path}") as log:
+        turn = log.add_turn("hello")
+        log.bookmarks.set("main", turn.id)
+        [event] = log.events(topics=[BOOKMARK])
+    rewrite(path, event.header.id, header=lambda header: header.update(citations=[]))
+    said = f"^bookmark event '{event.header.id}' names no turn: run `turnlog"
+    with TurnLog.open(f"sqlite:///{path}") as log, pytest.raises(CorruptionError, match=said):
+        exported(log, turn.id)
