@@ -28,7 +28,6 @@ from turnlog.model import (
     ToolsMeta,
     WindowChange,
     encode_change,
-    parse_tools,
     tools_bytes,
 )
 from turnlog.model.kinds import check_count, check_each, check_fields, check_list, check_texts, check_type
@@ -332,7 +331,6 @@ class Calls:
             known = self._listings.get(payload.content_hash or "")
         if known is not None:
             return msgspec.structs.replace(meta, tools=known), None, None
-        parse_tools(listing)  # what would not be read again is not recorded
         return meta, ToolsMeta(tools=len(tools), servers=tuple(servers)), payload
 
     # Read
