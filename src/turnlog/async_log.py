@@ -42,6 +42,7 @@ from turnlog.hurry import HURRY
 from turnlog.log import TurnLog
 from turnlog.record import Hook
 from turnlog.store.awaiting import wait_beyond
+from turnlog.turn import turn_of
 
 __all__ = [
     "AsyncAudit",
@@ -264,8 +265,9 @@ class AsyncTurnLog(Part[TurnLog]):
         try:
             yield group
         finally:
-            added = group.end()
-        group.turns = await self._executors.run_append(self.sync._record_group, added)  # pyright: ignore[reportPrivateUsage] - our own
+            drafts = group.end()
+        recorded = await self._executors.run_append(self.sync._record_group, drafts)  # pyright: ignore[reportPrivateUsage] - our own
+        group.turns = [turn_of(each) for each in recorded]
 
     @property
     def holds(self) -> AsyncHolds:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import wraps
+from inspect import Parameter, signature
 from threading import Lock
-from typing import Any, Concatenate, Literal, ParamSpec, Unpack
+from typing import Concatenate, ParamSpec
 
 import msgspec
 
 from turnlog.errors import InputError
-from turnlog.model import Block, Origin, ReplyFacts, ReplyFactsGiven
-from turnlog.model.kinds import check_type
 from turnlog.record.documents import check_documents
 from turnlog.record.drafts import TurnDraft, document_draft, turn_draft
 from turnlog.turn import Turn
@@ -21,11 +20,15 @@ P = ParamSpec("P")
 
 def _adds(make: Callable[P, TurnDraft]) -> Callable[Concatenate[TurnGroup, P], str]:
     """Return a method that adds what `make` makes, with its arguments, and returns its id."""
+    made = signature(make)
 
     @wraps(make)
     def add(self: TurnGroup, *args: P.args, **kwargs: P.kwargs) -> str:
         return self._add(make(*args, **kwargs))  # pyright: ignore[reportPrivateUsage] - our own
 
+    # Else the first argument would be missing where the method is looked up, as that of the object.
+    parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD), *made.parameters.values()]
+    add.__dict__["__signature__"] = made.replace(parameters=parameters, return_annotation="str")
     return add
 
 
@@ -44,73 +47,26 @@ class TurnGroup:
     def __init__(self, new_id: Callable[[], str]) -> None:
         """Begin with nothing added. `new_id` makes ids."""
         self._new_id = new_id
-        self._added: list[tuple[TurnDraft, str | None]] = []
+        self._drafts: list[TurnDraft] = []
         self._ended = False
         self._lock = Lock()
         self.turns: list[Turn] = []
 
-    def add_turn(  # noqa: PLR0913 - the arguments of TurnLog.add_turn
-        self,
-        content: str | bytes | Sequence[str | Block | Mapping[str, Any]],
-        *,
-        role: str = "user",
-        continues: str | Sequence[str] | None = None,
-        respond: bool = False,
-        bookmark: str | Literal[False] | None = None,
-        expected_head: str | Literal[False] | None = None,
-        inherited: Mapping[str, Any] | None = None,
-        provider_ptr: str | None = None,
-        servers: Sequence[str] | None = None,
-        search: bool | None = None,
-        tool_mode: str | None = None,
-        cache: bool = False,
-        json: bool = False,
-        id: str | None = None,
-        reply: ReplyFacts | None = None,
-        call: str | None = None,
-        origin: Origin | None = None,
-        subject: str | Literal[False] | None = None,
-        api_key: str | None = None,
-        **facts: Unpack[ReplyFactsGiven],
-    ) -> str:
-        """Check what a caller gave for a turn. See `TurnLog.add_turn` for the meaning of each argument."""
-        draft = turn_draft(
-            content,
-            role=role,
-            continues=continues,
-            respond=respond,
-            bookmark=bookmark,
-            expected_head=expected_head,
-            inherited=inherited,
-            provider_ptr=provider_ptr,
-            servers=servers,
-            search=search,
-            tool_mode=tool_mode,
-            cache=cache,
-            json=json,
-            id=id,
-            reply=reply,
-            call=call,
-            origin=origin,
-            subject=subject,
-            **facts,
-        )
-        return self._add(draft, None if api_key is None else check_type(api_key, str, "api_key"))
-
+    add_turn = _adds(turn_draft)
     add_document = _adds(document_draft)
 
-    def _add(self, draft: TurnDraft, api_key: str | None = None) -> str:
+    def _add(self, draft: TurnDraft) -> str:
         if draft.meta.type != "document":
             check_documents(draft.payload)
         turn = draft.id or self._new_id()
         with self._lock:
             if self._ended:
                 raise InputError("this group is recorded, or given up: begin another one with `log.group()`")
-            self._added.append((msgspec.structs.replace(draft, id=turn), api_key))
+            self._drafts.append(msgspec.structs.replace(draft, id=turn))
         return turn
 
-    def end(self) -> list[tuple[TurnDraft, str | None]]:
+    def end(self) -> list[TurnDraft]:
         """Take nothing more, and return what was added, in order."""
         with self._lock:
             self._ended = True
-        return self._added
+        return self._drafts

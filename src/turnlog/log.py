@@ -400,12 +400,12 @@ class TurnLog:
             call=call,
             origin=origin,
             subject=subject,
+            api_key=api_key,
             **facts,
         )
         if type(content) is not str:
             record.check_documents(draft.payload)
-        hooks = self._redaction if api_key is None else self._redaction.with_key(api_key, (draft.payload,))
-        return self._record(draft, hooks)
+        return self._record(draft, self._redaction)
 
     def add_document(  # noqa: PLR0913 - one argument for each field of the schema
         self,
@@ -523,14 +523,8 @@ class TurnLog:
         try:
             yield group
         finally:
-            added = group.end()
-        group.turns = self._record_group(added)
-
-    def _record_group(self, added: Sequence[tuple[record.TurnDraft, str | None]]) -> list[Turn]:
-        """Record what was added to a group, which has checked it."""
-        drafts = [self._redaction.with_key(key, (draft.payload,)).turn(draft) for draft, key in added]
-        plan = partial(record.plan_group, items=drafts, sources=self._sources)
-        return [turn_of(recorded) for recorded in self.store.write(plan)]
+            drafts = group.end()
+        group.turns = [turn_of(recorded) for recorded in self._record_group(drafts)]
 
     def add_group(self, items: Sequence[TurnDraft | Note]) -> list[Recorded]:
         """Record turns and notes beside them in one transaction: all of them, or none. On return they are on disk.
@@ -545,11 +539,15 @@ class TurnLog:
             UnknownTurnError: a turn continues one that is in neither of them.
         """
         given = check_list(items, "items", "turn drafts and notes")
-        kept = [record.redacted(record.checked(item), self._redaction) for item in given]
+        return self._record_group([record.checked(item) for item in given])
+
+    def _record_group(self, items: Sequence[TurnDraft | Note]) -> list[Recorded]:
+        """Record what has been checked."""
+        kept = [record.redacted(item, self._redaction) for item in items]
         return self.store.write(lambda transaction: record.plan_group(transaction, kept, self._sources))
 
     def _record(self, draft: TurnDraft, redaction: Redaction) -> Turn:
-        if redaction.hooks:
+        if redaction.hooks or draft.api_key is not None:
             draft = redaction.turn(draft)
         # A small payload is placed by whoever leads the group commit: with many threads at work, each call that gives
         # up the interpreter, as compressing does, costs more than what it does. A large one would hold the others up.

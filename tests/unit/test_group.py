@@ -20,6 +20,7 @@ from turnlog import (
     TurnLog,
     UnknownTurnError,
 )
+from turnlog.record import turn_draft
 from turnlog.redaction import Found
 
 KEY = "zq-this-is-the-key-0123456789"
@@ -143,6 +144,15 @@ def test_a_key_is_redacted_in_a_group_as_alone(is_async: bool) -> None:
         assert [KEY in text for text in texts] == [False, False, True]
         assert [turn.meta.redacted for turn in group.turns] == [{"api-key": 1}, alone.meta.redacted, None]
         assert alone.meta.redacted == {"api-key": 1, "other": 1}
+
+
+def test_a_draft_does_not_show_its_key() -> None:
+    """A draft may be logged, or stand in a test that fails."""
+    draft = turn_draft("hello", api_key=KEY)
+    assert draft.api_key == KEY
+    assert KEY not in repr(draft)
+    assert "api_key='…'" in repr(draft)
+    assert "api_key=None" in repr(turn_draft("hello"))
 
 
 def test_a_group_takes_what_a_log_takes() -> None:

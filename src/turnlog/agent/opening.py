@@ -20,7 +20,6 @@ from turnlog.record.documents import check_documents
 from turnlog.record.drafts import TurnDraft, document_draft, turn_draft
 from turnlog.record.fields import check_bookmark, check_expected_head, check_subject
 from turnlog.record.media import check_media_type, media_type
-from turnlog.record.redaction import NOTHING
 from turnlog.turn import Turn, turn_of
 
 
@@ -172,8 +171,8 @@ def record_opening(  # noqa: PLR0913 - what can be said of a turn
     ]
     for draft in others:
         chain.append(msgspec.structs.replace(draft, id=new_id(), continues=(_id(chain[-1]),), subject=None))
-    key = NOTHING.with_key(api_key, [draft.payload for draft in chain])
-    return [turn_of(recorded) for recorded in log.add_group([key.turn(draft) for draft in chain])]
+    keyed = [msgspec.structs.replace(draft, api_key=api_key) for draft in chain]
+    return [turn_of(recorded) for recorded in log.add_group(keyed)]
 
 
 def instruction_turns(log: RunLog, parents: Sequence[str], instructions: Mapping[str, str]) -> list[TurnDraft]:

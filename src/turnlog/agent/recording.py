@@ -21,7 +21,6 @@ from turnlog.record.bookmarks import check_head
 from turnlog.record.drafts import TurnDraft, reply_draft, turn_draft
 from turnlog.record.fields import check_bookmark, check_expected_head, check_subject
 from turnlog.record.lookup import find_turn, is_bookmark
-from turnlog.record.redaction import NOTHING
 from turnlog.record.subjects import subject_behind
 from turnlog.turn import Turn, turn_of
 
@@ -135,8 +134,8 @@ class Recording:
     async def own_reply(self, response: Response, *, api_key: str | None) -> None:
         """Record a reply that a middleware gave in place of asking: a turn that no call is behind."""
         draft = self._behind_head(reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark()))
-        redacted = NOTHING.with_key(api_key, [draft.payload]).turn(draft)
-        [recorded] = await settled(self._log.executors, partial(self._log.add_group, [redacted]))
+        record = partial(self._log.add_group, [replace(draft, api_key=api_key)])
+        [recorded] = await settled(self._log.executors, record)
         self._recorded(turn_of(recorded), response)
 
     async def results(self, execution: Execution, *, api_key: str | None) -> None:
@@ -146,9 +145,9 @@ class Recording:
             ToolCallTakenError: another run has recorded one of them.
         """
         ends, known = execution.ends()
-        draft = turn_draft(list(execution.results()), continues=self.head.id, bookmark=self._take_bookmark())
-        draft, tools = self._behind_head(draft), self._log.tool_calls
-        record = partial(tools._record_results, draft, ends=ends, known=known, api_key=api_key)  # pyright: ignore[reportPrivateUsage] - our own
+        results = list(execution.results())
+        draft = turn_draft(results, continues=self.head.id, bookmark=self._take_bookmark(), api_key=api_key)
+        record = partial(self._log.tool_calls._record_results, self._behind_head(draft), ends, known)  # pyright: ignore[reportPrivateUsage] - our own
         self._recorded(await settled(self._log.executors, record))
 
     def _recorded(self, turn: Turn, response: Response | None = None) -> None:

@@ -269,15 +269,13 @@ class ToolCalls:
             ToolCallTakenError: a call was denied, or answered by a person, and another run has made it.
             RedactionError: a redaction hook failed.
         """
-        draft = turn_draft(content, continues=turn, bookmark=bookmark, subject=subject)
-        return self._record_results(draft, ends=ends, known=known, api_key=api_key)
+        draft = turn_draft(content, continues=turn, bookmark=bookmark, subject=subject, api_key=api_key)
+        return self._record_results(draft, ends, known)
 
-    def _record_results(
-        self, draft: TurnDraft, *, ends: Sequence[ToolEndMeta], known: Sequence[str], api_key: str | None
-    ) -> Turn:
+    def _record_results(self, draft: TurnDraft, ends: Sequence[ToolEndMeta], known: Sequence[str]) -> Turn:
         ended = [check_fields(end, ToolEndMeta, "tool_end") for end in check_list(ends, "ends", _ENDS)]
         told = check_texts(known, "known", "ids of ends")
-        draft = self._redaction.with_key(api_key, (draft.payload,)).turn(draft)
+        draft = self._redaction.turn(draft)
         payload = placed(self._store, draft.payload, lambda transaction: foreseen_key(transaction, draft))
 
         def plan(transaction: WriteTransaction) -> Recorded:

@@ -16,6 +16,7 @@ from turnlog.model import Block, Origin, ReplyFacts, ReplyFactsGiven, Response, 
 from turnlog.model.blocks import is_in_form
 from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.model.kinds import check_count, check_fields, check_path, check_type
+from turnlog.model.shown import shown
 from turnlog.record.fields import (
     ReplyFields,
     check_bookmark,
@@ -49,6 +50,7 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
         subject: whom it is about, False for nobody, None for the subject of the first parent.
         parent_subject: the subject of the first parent, False for none, as it was read before; None where it was not.
             It holds where that turn was erased since.
+        api_key: a key that is taken out of what repeats it. It is neither recorded nor shown.
     """
 
     payload: bytes
@@ -60,6 +62,11 @@ class TurnDraft(Struct, frozen=True, kw_only=True):
     id: str | None = None
     subject: str | Literal[False] | None = None
     parent_subject: str | Literal[False] | None = None
+    api_key: str | None = None
+
+    def __repr__(self) -> str:
+        """Return all of it but the key."""
+        return shown(self if self.api_key is None else msgspec.structs.replace(self, api_key="…"))
 
 
 class EventDraft(Struct, frozen=True, kw_only=True):
@@ -101,6 +108,7 @@ def checked_draft(draft: TurnDraft) -> TurnDraft:
         id=None if draft.id is None else parse_id(check_type(draft.id, str, "id")),
         subject=check_subject(draft.subject),
         parent_subject=check_subject(draft.parent_subject),
+        api_key=None if draft.api_key is None else check_type(draft.api_key, str, "api_key"),
     )
 
 
@@ -153,6 +161,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
     call: str | None = None,
     origin: Origin | None = None,
     subject: str | Literal[False] | None = None,
+    api_key: str | None = None,
     **facts: Unpack[ReplyFactsGiven],
 ) -> TurnDraft:
     """Check what a caller gave for a turn. See `TurnLog.add_turn` for the meaning of each argument."""
@@ -180,6 +189,7 @@ def turn_draft(  # noqa: PLR0913 - one argument for each field of the schema
         expected_head=None if expected_head is None else check_expected_head(expected_head),
         id=None if id is None else parse_id(check_type(id, str, "id")),
         subject=None if subject is None else check_subject(subject),
+        api_key=None if api_key is None else check_type(api_key, str, "api_key"),
     )
 
 

@@ -93,13 +93,16 @@ class Redaction:
         return Redaction((*self.hooks, hook), timeout_s=self._timeout_s)
 
     def turn(self, draft: TurnDraft) -> TurnDraft:
-        """Return a turn as it is to be stored.
+        """Return a turn as it is to be stored, and without the key that was to be taken out of it.
 
         Raises:
             RedactionError: a hook failed. What it saw is not repeated.
             SecretError: something was found where nothing can stand in its place: in an option, in a name, or in the
                 content type.
         """
+        if draft.api_key is not None:
+            keyless = msgspec.structs.replace(draft, api_key=None)
+            return self.with_key(draft.api_key, (draft.payload,)).turn(keyless)
         if not self.hooks:
             return draft
         return self._in_time(lambda: self._turn(draft))
