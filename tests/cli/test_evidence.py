@@ -383,6 +383,9 @@ def test_what_else_is_cut_out_of_a_proof_is_said_too(tmp_path: Path) -> None:
     page = page_of(head, summary.header.id, oldest)
     assert f"cites as from {oldest}, which" not in page.text
     assert f"turns/{oldest}.json" in page.links
+    said = command.ok("verify-proof", cut, "--show").text.partition("\nAnd?\n")[2]
+    assert said.startswith("\nshown too, and continued by none of the turns above:\n\n── ")
+    assert f"  {oldest} · " in said
 
 
 def test_that_events_can_be_of_other_logs_is_said(folder: Path, filled: SigningCommand, tmp_path: Path) -> None:

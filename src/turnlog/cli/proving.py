@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO
@@ -187,17 +187,24 @@ def oldest_first(events: Sequence[ShownEvent]) -> list[ShownEvent]:
 
     What a turn continues comes before it, in listed order, and each once.
     """
-    by_id = {event.id: event for event in events}
-    found: list[ShownEvent] = []
+    return next(conversations(events))
+
+
+def conversations(events: Sequence[ShownEvent]) -> Iterator[list[ShownEvent]]:
+    """Yield the same, and then the turns up to each one that no turn of the proof continues."""
+    by_id = {event.id: event for event in events if event.topic == TURN}
+    continued = {parent.id for turn in by_id.values() for parent in turn.event.header.parents}
     seen: set[str] = set()
-    waiting = [(events[0], False)]
-    while waiting:
-        turn, done = waiting.pop()
-        if done:
-            found.append(turn)
-        elif turn.id not in seen and turn.topic == TURN:
-            seen.add(turn.id)
-            waiting.append((turn, True))
-            parents = [by_id[one.id] for one in turn.event.header.parents if one.id in by_id]
-            waiting += [(parent, False) for parent in reversed(parents)]
-    return found
+    for last in (events[0], *(turn for turn in by_id.values() if turn.id not in continued)):
+        found: list[ShownEvent] = []
+        waiting = [(last, False)]
+        while waiting:
+            turn, done = waiting.pop()
+            if done:
+                found.append(turn)
+            elif turn.id not in seen and turn.topic == TURN:
+                seen.add(turn.id)
+                waiting.append((turn, True))
+                parents = [by_id[one.id] for one in turn.event.header.parents if one.id in by_id]
+                waiting += [(parent, False) for parent in reversed(parents)]
+        yield found

@@ -34,8 +34,8 @@ from turnlog.cli.proving import (
     Withholding,
     closed_count,
     consistency_text,
+    conversations,
     left_open,
-    oldest_first,
     proof_file,
     read_one_note,
 )
@@ -167,9 +167,16 @@ def _write_parts(proof: ProofParts, report: ProofReport, common: Common, *, show
     screen = Screen.of_stdout()
     _write_proof(screen, report)
     if show:
-        for event in oldest_first(report.events) or report.events[:1]:
+        asked_for, *others = conversations(report.events)
+        for event in asked_for or report.events[:1]:
             screen.line()
             _write_content(screen, event, payloads.get(event.id))
+        for turns in filter(None, others):
+            screen.line()
+            screen.line(("shown too, and continued by none of the turns above:", "red"))
+            for event in turns:
+                screen.line()
+                _write_content(screen, event, payloads.get(event.id))
     elif payloads:
         screen.line(("  --show prints what they say", "dim"))
 
