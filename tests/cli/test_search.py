@@ -11,6 +11,7 @@ from tests.cli.command import Command
 from tests.cli.terminal import Terminal
 
 from turnlog import ReplyFacts, TurnLog
+from turnlog.model import Origin
 from turnlog.projections import synchronous
 
 
@@ -102,11 +103,32 @@ def test_usage_is_a_table(turnlog: Command) -> None:
     one, two = turnlog.ok("usage", "--by", "model", "--json").json_lines
     counts = {"output_tokens": 10, "total_tokens": 10, "input_tokens": 0, "reasoning_tokens": 0}
     counts |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-    assert one == {"key": "one", "replies": 1, "untold": 0, "usage": counts}
+    assert one == {"key": "one", "keys": ["one"], "replies": 1, "untold": 0, "usage": counts}
     assert (two["replies"], two["usage"]["total_tokens"]) == (2, 20)
     [only] = turnlog.ok("usage", "--by", "model", "--json", "--model", "t*", "--since", "today").json_lines
     assert only == two
     assert turnlog("usage", "--until", "yesterday").stderr == "turnlog: none of the replies is such a one\n"
+
+
+def test_usage_by_two_things_has_a_column_of_each(turnlog: Command) -> None:
+    """In the order in which they are given; the sum of all is below the first."""
+    with TurnLog.open(turnlog.url) as log:
+        for number, model in enumerate(("one", "two", "one")):
+            reply, origin = (
+                ReplyFacts(model=model),
+                Origin(format="x", ids=["x"], timestamp=f"2026-01-0{number + 1}T00:00:00Z"),
+            )
+            log.add_turn("Yes.", role="assistant", bookmark="b", reply=reply, origin=origin)
+    by = ("usage", "--by", "model", "--by", "day")
+    assert [line.split()[:3] for line in turnlog(*by).stdout.decode().splitlines()] == [
+        ["model", "day", "replies"],
+        ["one", "2026-01-01", "1"],
+        ["one", "2026-01-03", "1"],
+        ["two", "2026-01-02", "1"],
+        ["all", "3", "0"],
+    ]
+    assert [each["keys"] for each in turnlog.ok(*by, "--json").json_lines][1] == ["one", "2026-01-03"]
+    assert turnlog.refused("usage", "--by", "day", "--by", "day").startswith("by: expected some of day, model, ")
 
 
 @pytest.mark.parametrize("by", ["model", "thread"])

@@ -233,19 +233,19 @@ class Feeds:
             return None
 
     def usage(
-        self, by: By = "day", *, which: TurnFilter = EVERY_TURN, progress: Progress | None = None
+        self, by: By | Sequence[By] = "day", *, which: TurnFilter = EVERY_TURN, progress: Progress | None = None
     ) -> list[UsageSum]:
-        """Return the tokens that replies took, by day (UTC), model, provider, thread or bookmark.
+        """Return the tokens that replies took, by day (UTC), model, provider, thread or bookmark, or by some of these.
 
         A reply in two threads counts in both.
 
         Args:
-            by: what to sum by.
+            by: what to sum by, such as `["day", "model"]`.
             which: only replies of a time or a model.
             progress: told now and then while the projection is brought up to date.
 
         Raises:
-            MetaError: `by` is none of these, or `which` is no filter.
+            MetaError: `by` is none of these, nothing, or the same twice; or `which` is no filter.
             StoreError: the projection cannot be brought up to date.
         """
         self._bring_up(UsageOfTurns.name, progress)

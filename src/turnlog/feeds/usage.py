@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from turnlog.errors import ContentError
+from turnlog.errors import ContentError, MetaError
 from turnlog.events import TOOL_END, TURN, Arrival, meta_of, turn_meta
 from turnlog.events.times import ms_of, parse_time, said_at, us_of
 from turnlog.feeds.log_events import LogEvent
 from turnlog.feeds.projection import Projection
 from turnlog.model.blocks import ToolResult, ToolUse, decode_content
+from turnlog.model.kinds import check_texts
 from turnlog.model.meta import TurnMeta, Usage
 from turnlog.model.plain import check_one_of
 from turnlog.model.tool_calls import WITHOUT_A_CALL, ToolEndMeta
@@ -175,17 +176,23 @@ class UsageSum(Struct, frozen=True, kw_only=True):
     """What replies took together.
 
     Attributes:
-        key: what they have in common: a day (ISO 8601, UTC), a model, … None for those that have none.
+        keys: what they have in common, for each thing that they are summed by: a day (ISO 8601, UTC), a model, … None
+            for those that have none. Nothing for a sum of all.
         replies: number of replies.
         untold: number of those that do not say what they took: a call that failed, a transcript without counts. They
             count as nothing.
         usage: tokens.
     """
 
-    key: str | None
+    keys: tuple[str | None, ...]
     replies: int
     untold: int
     usage: Usage
+
+    @property
+    def key(self) -> str | None:
+        """The first of them."""
+        return self.keys[0] if self.keys else None
 
 
 class ToolSum(Struct, frozen=True, kw_only=True):
@@ -211,6 +218,10 @@ class ToolSum(Struct, frozen=True, kw_only=True):
     not_called: int
 
 
+_Sums = dict[tuple[str | None, ...], list[int]]
+"""Sums of replies, by what these have in common."""
+
+
 class UsageView:
     """Sums of what usage projections have, in a transaction on them. SQLite and PostgreSQL both read its statements."""
 
@@ -218,17 +229,22 @@ class UsageView:
         """Take a cursor."""
         self._db = db
 
-    def by(self, by: By, transaction: ReadTransaction, which: TurnFilter = EVERY_TURN) -> list[UsageSum]:
-        """Return sums of the replies that are wanted, by something. A reply in two threads counts in both.
+    def by(self, by: By | Sequence[By], transaction: ReadTransaction, which: TurnFilter = EVERY_TURN) -> list[UsageSum]:
+        """Return sums of the replies that are wanted, by one thing or by several at once.
+
+        A reply in two threads counts in both.
 
         Raises:
-            MetaError: it is none of `BY`, or `which` is no filter.
+            MetaError: `by` is none of `BY`, nothing, or the same twice; or `which` is no filter.
         """
-        check_one_of(by, BY, "by")
+        names = check_texts((by,) if isinstance(by, str) else by, "by", "['day', 'model']")
+        for name in names:
+            check_one_of(name, BY, "by")
+        if not names or len({*names}) < len(names):
+            raise MetaError(f"by: expected some of {', '.join(BY)}, each once, got {[*names]}", field="by")
         check_filter(which)
-        if by == "thread":
-            return self._by_thread(transaction, which)
-        return [_sum(key, sums) for key, sums in self._sums(by, which).items()]
+        sums = self._by_thread(names, transaction, which) if "thread" in names else self._sums(names, which)
+        return [_sum(keys, each) for keys, each in sums.items()]
 
     def total(self, which: TurnFilter = EVERY_TURN) -> UsageSum:
         """Return the sum of all replies that are wanted.
@@ -237,7 +253,7 @@ class UsageView:
             MetaError: `which` is no filter.
         """
         check_filter(which)
-        return _sum(None, _added(*self._sums("model", which).values()))
+        return _sum((), _added(*self._sums(("model",), which).values()))
 
     def tools(self) -> list[ToolSum]:
         """Return what became of the calls of each tool, the one with most calls first."""
@@ -263,45 +279,53 @@ class UsageView:
             for name, calls, results, errors, ms, timed, not_called in rows
         ]
 
-    def _by_thread(self, transaction: ReadTransaction, which: TurnFilter) -> list[UsageSum]:
-        found: dict[str, list[int]] = {}
+    def _by_thread(self, by: Sequence[str], transaction: ReadTransaction, which: TurnFilter) -> _Sums:
+        """Return the sums of replies that are wanted, by their thread and what else is named, in its order."""
+        at, columns = by.index("thread"), ["stream" if name == "thread" else name for name in by]
+        of_streams: dict[str, _Sums] = {}
+        for keys, sums in self._sums(columns, which).items():
+            of_streams.setdefault(str(keys[at]), {})[keys] = sums
         lasts = dict[str, int](self._rows("SELECT stream, MAX(stream_position) FROM usage_turns GROUP BY stream"))
-        for stream, sums in self._sums("stream", which).items():
+        found: _Sums = {}
+        for stream, whole in of_streams.items():
             # Where a merge comes in, what follows is of more threads.
             merges = {link.child_position for link in find_links(transaction, "child_stream = ?", stream)}
             starts = sorted({0, *(start for start in merges if start <= lasts[stream])})
-            parts = [sums]
+            parts = [whole]
             if len(starts) > 1:
                 spans = zip(starts, [*starts[1:], lasts[stream] + 1], strict=True)
-                parts = [self._of_part(stream, span, which) for span in spans]
+                parts = [self._of_part(columns, stream, span, which) for span in spans]
             for start, part in zip(starts, parts, strict=True):
-                for thread in threads_of(transaction, stream, start) if part[0] else ():
-                    found[thread] = _added(found.get(thread, _NOTHING), part)
-        return [_sum(thread, sums) for thread, sums in sorted(found.items())]
+                for thread in threads_of(transaction, stream, start) if part else ():
+                    for keys, sums in part.items():
+                        threaded = (*keys[:at], thread, *keys[at + 1 :])
+                        found[threaded] = _added(found.get(threaded, _NOTHING), sums)
+        return dict(sorted(found.items(), key=lambda pair: [(key is not None, key or "") for key in pair[0]]))
 
-    def _of_part(self, stream: str, span: tuple[int, int], which: TurnFilter) -> list[int]:
+    def _of_part(self, columns: Sequence[str], stream: str, span: tuple[int, int], which: TurnFilter) -> _Sums:
         """Return the sums of what is in a stream from a position on, and before another one."""
         start, end = span
-        part = "stream = ? AND stream_position BETWEEN ? AND ?", (stream, start, end - 1)
-        return _added(*self._sums("stream", which, *part).values())
+        return self._sums(columns, which, "stream = ? AND stream_position BETWEEN ? AND ?", (stream, start, end - 1))
 
     def _sums(
-        self, key: str, which: TurnFilter, condition: str = "TRUE", values: Sequence[Any] = ()
-    ) -> dict[Any, list[int]]:
-        """Return the sums of replies that are wanted, by a column, in its order, those that have none there first."""
+        self, columns: Sequence[str], which: TurnFilter, condition: str = "TRUE", values: Sequence[Any] = ()
+    ) -> _Sums:
+        """Return the sums of replies that are wanted, by columns, in their order, those that have none there first."""
         if which.role not in (None, "assistant"):
             return {}
         bounds = [("time_us >= ?", which.since), ("time_us < ?", which.until)]
         given = [(bound, us_of(time)) for bound, time in bounds if time is not None]
-        found: dict[Any, list[int]] = {}
-        for each, model, *sums in self._rows(
-            f"SELECT {key}, model, {_SUMS} FROM usage_turns"
+        found: _Sums = {}
+        for row in self._rows(
+            f"SELECT {', '.join(columns)}, model, {_SUMS} FROM usage_turns"
             f" WHERE {' AND '.join((condition, *(bound for bound, _ in given)))}"
-            f" GROUP BY {key}, model ORDER BY {key} NULLS FIRST",
+            f" GROUP BY {', '.join((*columns, 'model'))}"
+            f" ORDER BY {', '.join(f'{column} NULLS FIRST' for column in columns)}",
             (*values, *(us for _, us in given)),
         ):
+            keys, (model, *sums) = row[: len(columns)], row[len(columns) :]
             if which.takes_model(model):
-                found[each] = _added(found.get(each, _NOTHING), sums)
+                found[keys] = _added(found.get(keys, _NOTHING), sums)
         return found
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -316,10 +340,10 @@ def _added(*parts: Sequence[int]) -> list[int]:
     return [sum(column) for column in zip(_NOTHING, *parts, strict=True)]
 
 
-def _sum(key: str | None, sums: Sequence[int]) -> UsageSum:
+def _sum(keys: tuple[str | None, ...], sums: Sequence[int]) -> UsageSum:
     replies, untold, *tokens = sums
     usage = Usage(**dict[str, int](zip(_TOKENS, tokens, strict=True)))
-    return UsageSum(key=key, replies=replies, untold=untold, usage=usage)
+    return UsageSum(keys=keys, replies=replies, untold=untold, usage=usage)
 
 
 _UNTOLD = f"CASE WHEN {' AND '.join(f'{name} = 0' for name in _TOKENS)} THEN 1 ELSE 0 END"

@@ -6,13 +6,13 @@ import random
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ from turnlog.feeds import Status
 from turnlog.feeds.facade import SUFFIX
 from turnlog.feeds.listings import Listings
 from turnlog.feeds.search import Search, terms_of, words_of
-from turnlog.feeds.usage import TOKENS_MAX, UsageSum
+from turnlog.feeds.usage import TOKENS_MAX, By, UsageSum
 from turnlog.model import Origin, ToolUse, Usage
 
 
@@ -639,7 +639,7 @@ def test_usage_adds_up(log: TurnLog) -> None:
         run(log, Scripted(say("Done.", tokens=tokens)), **start)
     today = datetime.now(UTC).date().isoformat()
     run(log, Scripted(say("Done.", tokens=0)), continues="other")
-    everything = UsageSum(key=None, replies=4, untold=1, usage=Usage(output_tokens=22))
+    everything = UsageSum(keys=(), replies=4, untold=1, usage=Usage(output_tokens=22))
     assert log.feeds.total_usage() == everything
     for by, key in (("day", today), ("model", "scripted-1"), ("provider", "scripted")):
         [each] = log.feeds.usage(by)
@@ -688,8 +688,14 @@ def test_usage_of_a_time_or_a_model_adds_up(log: TurnLog, which: TurnFilter) -> 
         ids.append(turn.id)
     wanted = [turn for turn in log.latest(None, which=which) if turn.role == "assistant"]
 
-    def check(by: Literal["day", "model", "thread"], keys: Callable[[Turn], Iterable[str | None]]) -> None:
-        expected: dict[str | None, list[int]] = {}
+    def day(turn: Turn) -> list[str]:
+        return [str(turn.meta.origin and turn.meta.origin.timestamp)[:10]]
+
+    def roots(turn: Turn) -> set[str]:
+        return {each.id for each in log.ancestry(turn.id) if not each.meta.continues}
+
+    def check(by: By | Sequence[By], keys: Callable[[Turn], Iterable[object]]) -> None:
+        expected: dict[object, list[int]] = {}
         for turn in wanted:
             used = turn.meta.usage or Usage()
             counts = (1, int(used == Usage()), used.input_tokens, used.output_tokens)
@@ -697,15 +703,24 @@ def test_usage_of_a_time_or_a_model_adds_up(log: TurnLog, which: TurnFilter) -> 
                 sums = expected.get(key, [0, 0, 0, 0])
                 expected[key] = [one + more for one, more in zip(sums, counts, strict=True)]
         found = log.feeds.usage(by, which=which)
-        order = [(each.key is not None, each.key or "") for each in found]
+        order = [[(key is not None, key or "") for key in each.keys] for each in found]
         assert order == sorted(order)
         assert {
-            each.key: [each.replies, each.untold, each.usage.input_tokens, each.usage.output_tokens] for each in found
+            each.key if isinstance(by, str) else each.keys: [
+                each.replies,
+                each.untold,
+                each.usage.input_tokens,
+                each.usage.output_tokens,
+            ]
+            for each in found
         } == expected
 
     check("model", lambda turn: [turn.meta.model])
-    check("day", lambda turn: [str(turn.meta.origin and turn.meta.origin.timestamp)[:10]])
-    check("thread", lambda turn: {each.id for each in log.ancestry(turn.id) if not each.meta.continues})
+    check("day", day)
+    check("thread", roots)
+    check(["day", "model"], lambda turn: [(*day(turn), turn.meta.model)])
+    check(("model", "thread"), lambda turn: [(turn.meta.model, root) for root in roots(turn)])
+    check(["thread"], lambda turn: [(root,) for root in roots(turn)])
     total = log.feeds.total_usage(which=which)
     assert total.replies == len(wanted)
     assert total.usage.input_tokens == sum((turn.meta.usage or Usage()).input_tokens for turn in wanted)
@@ -728,12 +743,17 @@ def test_counts_that_no_reply_has_are_bounded(log: TurnLog) -> None:
     assert log.feeds.total_usage().usage.input_tokens == 3 * TOKENS_MAX + 7
 
 
-@pytest.mark.parametrize(
-    "by", ["(select group_concat(name) from sqlite_master)", "stream", "Day", "", None, 5, ["day"]]
-)
+@pytest.mark.parametrize("by", ["(select group_concat(name) from sqlite_master)", "stream", "Day", "", ["day", "x"]])
 def test_usage_is_by_what_is_known(log: TurnLog, by: Any) -> None:
     """Nothing else gets into a statement."""
     with pytest.raises(MetaError, match="one of day, model, provider, thread, bookmark"):
+        log.feeds.usage(by)
+
+
+@pytest.mark.parametrize("by", [None, 5, [5], [], ["day", "day"], {"day": 1}])
+def test_usage_is_by_some_things_each_once(log: TurnLog, by: Any) -> None:
+    """Or by one, which is a text."""
+    with pytest.raises(MetaError, match=r"^by(\[0\])?: expected "):
         log.feeds.usage(by)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
@@ -103,9 +104,13 @@ def _shortened(text: str) -> str:
 def usage(
     *,
     by: Annotated[
-        Literal["day", "model", "provider", "thread", "bookmark"] | None,
-        Parameter(help="What to sum by: by default day, of UTC."),
-    ] = None,
+        tuple[By, ...],
+        Parameter(
+            negative=(),
+            consume_multiple=False,
+            help="What to sum by: by default day, of UTC. Repeatable, as for each model by day.",
+        ),
+    ] = (),
     model: Annotated[str | None, Parameter(help="Only replies of this model; patterns as 'claude-*' are fine.")] = None,
     since: Annotated[
         str | None,
@@ -119,21 +124,20 @@ def usage(
 ) -> None:
     """Print what replies of models took: their number, and tokens. Brought up to date first."""
     if tools:
-        if (by, model, since, until) != (None,) * 4:
+        if by or (model, since, until) != (None,) * 3:
             raise UsageError("usage: --by, --model, --since and --until are of tokens, and --tools counts calls")
         _print_tools(common)
         return
     after, before = parse_span(since, until)
-    _print_usage(by or "day", TurnFilter(since=after, until=before, model=model), common)
+    _print_usage(by or ("day",), TurnFilter(since=after, until=before, model=model), common)
 
 
-def _print_usage(by: By, which: TurnFilter, common: Common) -> None:
+def _print_usage(by: Sequence[By], which: TurnFilter, common: Common) -> None:
     screen = Screen.of_stdout()
     with common.open() as log, progress_bar("counting") as progress:
         sums = log.feeds.usage(by, which=which, progress=progress)
-        names = [each.key or "-" for each in sums]
-        threads = [log.turn(name) for name in names] if by == "thread" else []
-        short = shown_ids(log, threads, screen)
+        threads = {dict(zip(by, each.keys, strict=True)).get("thread") for each in sums}
+        short = shown_ids(log, [log.turn(thread) for thread in threads if thread is not None], screen)
         total = log.feeds.total_usage(which=which)
         there_are = total.replies or log.feeds.total_usage().replies
     if common.json:
@@ -144,9 +148,9 @@ def _print_usage(by: By, which: TurnFilter, common: Common) -> None:
     if not sums:
         note("none of the replies is such a one" if there_are else "no replies of models yet")
         return
-    rows = [_row(each, short.get(name, name)) for each, name in zip(sums, names, strict=True)]
-    rows += [_row(total, "all")] if len(sums) > 1 else []
-    table = _table([by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"], rows)
+    rows = [_row(each, [short.get(key or "", key or "-") for key in each.keys]) for each in sums]
+    rows += [_row(total, ["all", *("" for _ in by[1:])])] if len(sums) > 1 else []
+    table = _table([*by, "replies", "input", "output", "cache write", "cache read", "reasoning", "total"], rows)
     screen.table(table if screen.width is None else _without_zeros(table), least=_NAME_LEAST)
 
 
@@ -173,7 +177,9 @@ def _table(head: list[str], rows: list[list[Piece]]) -> list[list[Piece]]:
 
 def _record(each: UsageSum | ToolSum) -> dict[str, Any]:
     record = msgspec.structs.asdict(each)
-    return record | {"usage": each.usage.to_record()} if isinstance(each, UsageSum) else record
+    if not isinstance(each, UsageSum):
+        return record
+    return {"key": each.key, **record, "usage": each.usage.to_record()}
 
 
 def _without_zeros(rows: list[list[Piece]]) -> list[list[Piece]]:
@@ -183,7 +189,7 @@ def _without_zeros(rows: list[list[Piece]]) -> list[list[Piece]]:
     return [[cell for cell, is_kept in zip(row, kept, strict=True) if is_kept] for row in rows]
 
 
-def _row(each: UsageSum, name: str) -> list[Piece]:
+def _row(each: UsageSum, names: Sequence[str]) -> list[Piece]:
     tokens = each.usage
     numbers = (
         each.replies,
@@ -194,7 +200,7 @@ def _row(each: UsageSum, name: str) -> list[Piece]:
         tokens.reasoning_tokens,
         tokens.total_tokens,
     )
-    return [(one_line(name), "cyan"), *(f"{number:,}" for number in numbers)]
+    return [*((one_line(name), "cyan") for name in names), *(f"{number:,}" for number in numbers)]
 
 
 def _tool_row(each: ToolSum) -> list[Piece]:
