@@ -94,7 +94,7 @@ class _Cursor(sqlite3.Cursor):
     watch: Stopwatch
 
     def execute(self, statement: str, parameters: Any = ()) -> sqlite3.Cursor:
-        self.watch.begin(_STATEMENTS[statement.partition(" ")[0]])
+        self.watch.begin(_STATEMENTS[statement.partition(" ")[0].upper()])
         try:
             return super().execute(statement, parameters)
         finally:
