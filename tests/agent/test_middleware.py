@@ -359,8 +359,8 @@ def test_the_time_of_a_tool_is_the_tools_own(log: TurnLog) -> None:
     [
         ("twice", "calls 'look' a second time"),
         ("other", "changed the call of"),
-        ("text", "returned what is no content in place of a ToolOutcome of 'look'"),
-        ("none", "returned NoneType in place of a ToolOutcome of 'look'"),
+        ("text", "what cannot be the outcome of 'look': content: expected a tuple of blocks, got str"),
+        ("none", "what cannot be the outcome of 'look': expected a ToolOutcome, got NoneType"),
     ],
 )
 def test_a_tool_call_that_is_not_the_recorded_one_is_refused(log: TurnLog, fault: str, why: str) -> None:

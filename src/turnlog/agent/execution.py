@@ -21,7 +21,7 @@ from turnlog.agent.policy import TOOL_RETRY_WAIT_S_MAX, Policy
 from turnlog.agent.progress import progress_told
 from turnlog.agent.start import STOPPED
 from turnlog.agent.told_errors import told_error
-from turnlog.agent.toolbox import Toolbox, ToolOutcome
+from turnlog.agent.toolbox import Toolbox, ToolOutcome, fault_in
 from turnlog.calls import RecordedToolCall
 from turnlog.errors import RunError, ToolCallTakenError
 from turnlog.events import TOOL_CALL
@@ -369,6 +369,9 @@ class Execution:
             if isinstance(error, TimeoutError) and timer.expired():
                 return ToolOutcome.error(given_up, may_have_had_effects=True)
             outcome = ToolOutcome.error(f"the tool failed: {told_error(error)}")
+        if fault := fault_in(outcome):
+            told = f"the tool was called, and what it returned cannot be recorded: {fault}"
+            return ToolOutcome.error(told, may_have_had_effects=True)
         if outcome.is_error and (timer.expired() or _is_cancelled()):
             # It was at work when it was told to end, and says so in its own way.
             why = (Text(text=f"{given_up}:"),) if timer.expired() else ()

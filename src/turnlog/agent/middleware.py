@@ -12,15 +12,16 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.agent.letting_go import cancellations, check_cancelled, ends
-from turnlog.agent.toolbox import ToolOutcome
-from turnlog.errors import RunError
-from turnlog.model import Approved, Document, Native, Response, Text, Tool, ToolUse
+from turnlog.agent.toolbox import ToolOutcome, fault_in
+from turnlog.errors import MetaError, RunError
+from turnlog.model import Approved, Response, Tool, ToolUse
+from turnlog.model.plain import plain_json, plain_text
 from turnlog.providers import Parameters
 from turnlog.turn import Turn
 
@@ -155,6 +156,7 @@ class Asking(_Surrounded):
 
         Raises:
             RunError: it is no longer the call that the run is at, or was answered already.
+            MetaError: the model or the parameters are not JSON.
         """
         self._check(given)
         self._at_work = asyncio.current_task()
@@ -190,6 +192,10 @@ class Asking(_Surrounded):
             raise RunError(f"a middleware asks the model {given.model!r}: a model has a name")
         if not isinstance(given.params, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise RunError(f"a middleware gives {type(given.params).__name__} for parameters: a mapping is expected")
+        if not isinstance(given.tools, tuple | list):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise RunError(f"a middleware gives {type(given.tools).__name__} for tools: a tuple is expected")
+        plain_text(given.model, "model", MetaError)
+        plain_json(given.params, "params", MetaError)
         if (given.turn, given.iteration, given.provider) != (call.turn, call.iteration, call.provider):
             raise RunError("a middleware has changed turn, iteration or provider of a call: only the rest can be")
         known = {tool.name: tool for tool in call.tools}
@@ -202,12 +208,6 @@ class Asking(_Surrounded):
         if self.response is not None and self.response.error is None:
             raise RunError("a middleware asks again though a reply is recorded: only a call that failed is made again")
         self.offered = given.tools
-
-
-def _is_content(content: object) -> bool:
-    return isinstance(content, tuple) and all(
-        isinstance(block, Text | Document | Native) for block in cast("tuple[object, ...]", content)
-    )
 
 
 class OnlyOnce(_Surrounded):
@@ -231,9 +231,9 @@ class OnlyOnce(_Surrounded):
         if self._was_left:
             name = self._asked.call.name
             raise RunError(f"a middleware returned while the tool {name!r} was at work: await what calls it")
-        if not isinstance(outcome, ToolOutcome) or not _is_content(outcome.content):
-            what = "what is no content" if isinstance(outcome, ToolOutcome) else type(outcome).__name__
-            raise RunError(f"a middleware returned {what} in place of a ToolOutcome of {self._asked.call.name!r}")
+        if (fault := fault_in(outcome)) is not None:
+            raise RunError(f"a middleware returned what cannot be the outcome of {self._asked.call.name!r}: {fault}")
+        assert isinstance(outcome, ToolOutcome)
         if self._is_broken_off and outcome.is_error:
             return msgspec.structs.replace(outcome, may_have_had_effects=True)
         return outcome

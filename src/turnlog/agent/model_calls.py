@@ -23,10 +23,11 @@ from turnlog.agent.recording import Recording
 from turnlog.agent.result import summed
 from turnlog.agent.run_log import RunLog
 from turnlog.agent.target import Named, Target
-from turnlog.errors import ErasedSinceError, RunError
+from turnlog.errors import ContentError, ErasedSinceError, MetaError, RunError
 from turnlog.events import Recorded
 from turnlog.model import CallError, ContextWindow, Delta, LossReport, Options, Response, Tool, Usage
 from turnlog.model.api_keys import stands_out
+from turnlog.model.kinds import check_type
 from turnlog.providers import OnLoss, Parameters, PreparedRequest, Provider, RawEvent
 from turnlog.providers.tool_choice import unforced
 from turnlog.providers.wire import pause_s
@@ -212,9 +213,9 @@ class ModelCalls:
             raise
         except BaseException as error:
             arrived = _arrived(target.adapter, events, request)
-            await self._reply(target, call, events, arrived.failed(_cause(error), stop_reason="aborted"))
+            await self._reply(target, call, events, arrived.failed(_cause(error), stop_reason="aborted"), request)
             raise
-        return await self._reply(target, call, reply.events, reply.response)
+        return await self._reply(target, call, reply.events, reply.response, request)
 
     def _deltas(self, call: Recorded) -> Callable[[Delta], None]:
         """Return what is given each piece of a reply: for whoever started the run, and for those who follow the log."""
@@ -234,12 +235,21 @@ class ModelCalls:
             return {**params, "tool_choice": free}
         return params
 
-    async def _reply(self, target: Target, call: str, events: Sequence[RawEvent], response: Response) -> Response:
+    async def _reply(
+        self, target: Target, call: str, events: Sequence[RawEvent], response: Response, request: PreparedRequest
+    ) -> Response:
         key = target.connection.api_key
-        response = _without_key(response, key)
+        try:
+            response = _without_key(response, key)
+            drafted = self._recording.drafted(response)
+        except (ContentError, MetaError) as error:  # an adapter's fault: what came is recorded all the same
+            _log.error("a reply cannot be recorded as %s read it", target.adapter.name)
+            why = f"the reply cannot be recorded as {target.adapter.name} read it: {error}"
+            response = _without_key(_nothing_of(request).failed(CallError(message=why)), key)
+            drafted = self._recording.drafted(response)
         self.response = response
         self.usage = summed(self.usage, response.usage)
-        await self._recording.reply(call, events, response, api_key=key)
+        await self._recording.reply(call, events, response, drafted, api_key=key)
         says_usage = response.usage is not None and response.usage.total_tokens > 0
         if self._counts_tokens and response.error is None and not says_usage:
             self._counts_tokens = False
@@ -260,9 +270,12 @@ def _arrived(adapter: Provider, events: Sequence[RawEvent], request: PreparedReq
         return adapter.aggregate(events, model=request.model)
     except Exception:  # noqa: BLE001 - most often it is what broke the call off: the events are recorded as they came
         _log.exception("what arrived of a reply cannot be read by %s", adapter.name)
-        return Response(
-            content=(), model=request.model, stop_reason="aborted", provider=request.provider, api=request.api
-        )
+        return _nothing_of(request)
+
+
+def _nothing_of(request: PreparedRequest) -> Response:
+    """Return a reply to a request that says nothing."""
+    return Response(content=(), model=request.model, stop_reason="error", provider=request.provider, api=request.api)
 
 
 def _shows(delta: Delta) -> bool:
@@ -273,7 +286,7 @@ def _shows(delta: Delta) -> bool:
 def _without_key(response: Response, key: str | None) -> Response:
     """Return a response whose error does not repeat the key: it is shown to people."""
     error = response.error
-    if error is None or not stands_out(key) or key not in error.message:
+    if error is None or not stands_out(key) or key not in check_type(error, CallError, "error").message:
         return response
     masked = msgspec.structs.replace(error, message=error.message.replace(key, marker(API_KEY)))
     return msgspec.structs.replace(response, error=masked)

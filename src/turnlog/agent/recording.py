@@ -15,7 +15,8 @@ from turnlog.agent.opening import record_opening
 from turnlog.agent.run_log import Content, RunLog
 from turnlog.agent.settled import settled
 from turnlog.events import Recorded
-from turnlog.model import Response, WindowChange
+from turnlog.model import CallError, Response, Usage, WindowChange
+from turnlog.model.kinds import check_fields, check_list, check_type
 from turnlog.providers import PreparedRequest, RawEvent
 from turnlog.record.bookmarks import check_head
 from turnlog.record.drafts import TurnDraft, reply_draft, turn_draft
@@ -124,16 +125,35 @@ class Recording:
         self.calls.append(call.header.id)
         return call
 
-    async def reply(self, call: str, events: Sequence[RawEvent], response: Response, *, api_key: str | None) -> None:
-        """Record the reply to a call, and the turn that it makes."""
-        draft = self._behind_head(reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark()))
+    def drafted(self, response: Response) -> TurnDraft:
+        """Return the turn that a reply makes behind the head, as far as the reply says what it is.
+
+        Raises:
+            ContentError, MetaError: it is none that can be recorded.
+        """
+        check_list(response.content, "content", "blocks")
+        if response.error is not None:
+            check_fields(response.error, CallError, "error")
+        if response.usage is not None:
+            check_type(response.usage, Usage, "usage")
+        return reply_draft(response, continues=self.head.id)
+
+    async def reply(
+        self, call: str, events: Sequence[RawEvent], response: Response, drafted: TurnDraft, *, api_key: str | None
+    ) -> None:
+        """Record the reply to a call, and the turn that it makes, which is `drafted`."""
+        draft = self._behind_head(replace(drafted, bookmark=self._take_bookmark()))
         calls = self._log.calls
         record = partial(calls._record_reply, call, events, response.error, draft, api_key=api_key)  # pyright: ignore[reportPrivateUsage] - our own
         self._recorded(await settled(self._log.executors, record), response)
 
     async def own_reply(self, response: Response, *, api_key: str | None) -> None:
-        """Record a reply that a middleware gave in place of asking: a turn that no call is behind."""
-        draft = self._behind_head(reply_draft(response, continues=self.head.id, bookmark=self._take_bookmark()))
+        """Record a reply that a middleware gave in place of asking: a turn that no call is behind.
+
+        Raises:
+            ContentError, MetaError: it is none.
+        """
+        draft = self._behind_head(replace(self.drafted(response), bookmark=self._take_bookmark()))
         record = partial(self._log.add_group, [replace(draft, api_key=api_key)])
         [recorded] = await settled(self._log.executors, record)
         self._recorded(turn_of(recorded), response)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from msgspec import Raw, Struct
 from msgspec.structs import force_setattr, replace
 
 from turnlog.agent.half_pairs import is_unicode, unicode_of
-from turnlog.model import Document, Native, Text, Tool, ToolResult
-from turnlog.model.blocks import deep_field
+from turnlog.errors import ContentError
+from turnlog.model import Document, Native, Text, Tool, ToolResult, content_bytes
+from turnlog.model.blocks import Source, deep_field
 from turnlog.model.depth import JSON_DEPTH_MAX, NESTED_FIELD_DEPTH_MAX
 
 
@@ -32,7 +33,12 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     may_have_had_effects: bool = False
 
     def __post_init__(self) -> None:
-        """Put U+FFFD for each half of a pair in its texts: with one, no log could hold what a tool has said."""
+        """Put U+FFFD for each half of a pair in its texts: with one, no log could hold what a tool has said.
+
+        A list of blocks is taken too.
+        """
+        if isinstance(cast("object", self.content), list):
+            force_setattr(self, "content", tuple(self.content))
         if any(isinstance(block, Text) and not is_unicode(block.text) for block in self.content):
             content = tuple(
                 replace(block, text=unicode_of(block.text)) if isinstance(block, Text) else block
@@ -59,6 +65,39 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
     def error(cls, message: str, *, may_have_had_effects: bool = False) -> ToolOutcome:
         """Return the outcome of a call that failed."""
         return cls(content=(Text(text=message),), is_error=True, may_have_had_effects=may_have_had_effects)
+
+
+def fault_in(outcome: object) -> str | None:
+    """Return why a log cannot have what a toolbox or a middleware has returned, None where it can.
+
+    It is told here, while only this call is at stake: a turn has the results of all calls of a reply, or of none.
+    """
+    if not isinstance(outcome, ToolOutcome):
+        return f"expected a ToolOutcome, got {type(outcome).__name__}"
+    blocks = cast("object", outcome.content)
+    if not isinstance(blocks, tuple):
+        return f"content: expected a tuple of blocks, got {type(blocks).__name__}"
+    for index, block in enumerate(cast("tuple[object, ...]", blocks)):
+        if not isinstance(block, Text | Document | Native):
+            return f"content[{index}]: expected Text, Document or Native, got {type(block).__name__}"
+    try:
+        content_bytes([block for block in outcome.content if not _is_plain(block)])
+    except ContentError as error:
+        return str(error)
+    return None
+
+
+def _is_plain(block: Text | Document | Native) -> bool:
+    """Tell whether a block is one of texts alone, so that it need not be written to see that it can be."""
+    if block.extra != {}:
+        return False
+    match cast("object", block):
+        case Text(text=str()):
+            return True
+        case Document(source=Source(media_type=str(media_type), data=str(data))):
+            return media_type.isascii() and data.isascii()
+        case _:
+            return False
 
 
 def _is_too_deep(block: object) -> bool:
