@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.errors import RedactionError, SecretError
-from turnlog.model import CONTENT_TYPE, STOP_REASONS, CallError, TurnMeta
+from turnlog.model import CONTENT_TYPE, STOP_REASONS, CallError, Origin, TurnMeta
 from turnlog.model.api_keys import stands_out
 from turnlog.model.pieces import decoded_text
 from turnlog.record.drafts import TurnDraft
@@ -102,7 +102,7 @@ class Redaction:
         """
         if draft.api_key is not None:
             keyless = msgspec.structs.replace(draft, api_key=None)
-            return self.with_key(draft.api_key, (draft.payload,)).turn(keyless)
+            return self.with_key(draft.api_key, texts_of(keyless)).turn(keyless)
         if not self.hooks:
             return draft
         return self._in_time(lambda: self._turn(draft))
@@ -239,6 +239,12 @@ class Redaction:
                 f"the redaction hooks took longer than {self._timeout_s:g} s and were given up: nothing was recorded"
             )
         return outcome[0]
+
+
+def texts_of(draft: TurnDraft) -> list[bytes]:
+    """Return all that hooks look at in a turn: for `Redaction.with_key`."""
+    names = (name for name in (draft.bookmark, draft.subject) if isinstance(name, str))
+    return [draft.payload, msgspec.json.encode(draft.meta), *map(str.encode, names)]
 
 
 NOTHING = Redaction()
@@ -419,7 +425,17 @@ def _texts_of(meta: TurnMeta, looking: _Looking) -> dict[str, object]:
             continue  # a word of turnlog's
         if isinstance(text, str) and (new := looking.text(text, name)) != text:
             changed[name] = new
+    if meta.origin is not None and (origin := _origin(meta.origin, looking)) != meta.origin:
+        changed["origin"] = origin
     return changed
+
+
+def _origin(origin: Origin, looking: _Looking) -> Origin:
+    """Return where a turn comes from as it is to be stored."""
+    ids = [str(looking.text(each, f"origin.ids[{index}]")) for index, each in enumerate(origin.ids)]
+    said = {name: getattr(origin, name) for name in ("format", "session", "timestamp", "message_id", "request_id")}
+    texts = {name: str(looking.text(text, f"origin.{name}")) for name, text in said.items() if isinstance(text, str)}
+    return msgspec.structs.replace(origin, ids=ids, **texts)
 
 
 def _as_text(payload: bytes) -> Text | None:

@@ -23,7 +23,7 @@ from tests.agent.scripted import Scripted, call, say
 from turnlog import AsyncTurnLog, IdConflictError, ProviderError, RedactionError, SecretError, TurnLog
 from turnlog.events import meta_of
 from turnlog.ids import new_id
-from turnlog.model import ReplyFacts, ReplyMeta, Response, Text
+from turnlog.model import CallError, Origin, ReplyFacts, ReplyMeta, Response, Text
 from turnlog.providers import get
 from turnlog.providers.replay import Replay
 from turnlog.record import turn_draft
@@ -1268,3 +1268,41 @@ def test_large_text_is_given_up_in_time(hook: Hook, monkeypatch: pytest.MonkeyPa
         with pytest.raises(RedactionError, match="TimeoutError"):
             log.add_turn("a b " * 300_000)
         assert log.stats().events == 0
+
+
+def test_hooks_see_where_a_turn_comes_from(log: TurnLog) -> None:
+    """Whoever says it may have it from a file that has secrets in its names."""
+    origin = Origin(format="acme", ids=["1", f"line {SECRET}"], session=SECRET, message_id="m", sidechain=True)
+    turn = log.turn(log.add_turn("Hello.", origin=origin).id)
+    assert turn.meta.origin == Origin(
+        format="acme", ids=["1", f"line {MARK}"], session=MARK, message_id="m", sidechain=True
+    )
+    assert turn.meta.redacted == {"fish": 2}
+
+
+KEY = "sk-proxy-3f9a/\u00e9" + "8b7c6d5e4f3a2b1c"
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("error", {"error": f"bad key {KEY}"}),
+        ("model", {"model": f"{KEY}-model"}),
+        ("raw_stop_reason", {"stop_reason": "error", "raw_stop_reason": KEY}),
+        ("origin", {"origin": Origin(format="acme", ids=[KEY])}),
+    ],
+)
+def test_a_key_is_found_wherever_a_turn_says_it(field: str, given: dict[str, Any]) -> None:
+    """Also where its content does not repeat it."""
+    with TurnLog.open("memory://") as log:
+        turn = log.turn(log.add_turn("Hello.", role="assistant", api_key=KEY, **given).id)
+        assert KEY not in str(getattr(turn.meta, field))
+        assert turn.meta.redacted == {"api-key": 1}
+        with pytest.raises(SecretError, match=r"^subject: a redaction hook found"):
+            log.add_turn("Hello.", subject=f"of {KEY}", api_key=KEY)
+        call = log.calls.record(turn.id, get("anthropic").prepare_request(log.context(turn.id), model="m"))
+        if "origin" not in given:
+            facts: dict[str, Any] = {"model": "m", "stop_reason": "stop", "provider": "anthropic", "api": "messages"}
+            facts |= {"error": CallError(message=given["error"])} if field == "error" else given
+            reply = log.calls.record_reply(call, [b"{}"], Response(content=(), **facts), api_key=KEY)
+            assert KEY not in str(getattr(log.turn(reply.id).meta, field))
