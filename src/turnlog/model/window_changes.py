@@ -68,17 +68,40 @@ def encode_change(change: WindowChange) -> bytes:
     """Return a change as JSON.
 
     Raises:
-        ContentError: it is none, or JSON cannot carry it.
+        ContentError: it is none, JSON cannot carry it, or the content of a message is no content.
     """
     if not isinstance(change, WindowChange):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ContentError(f"window: expected WindowChange, got {type(change).__name__}", field="window")
     plain_json(change.options, "window.options", ContentError)
+    added = cast("object", change.added)
+    if not isinstance(added, tuple):
+        kind = type(added).__name__
+        raise ContentError(f"window.added: expected a tuple of AddedMessage, got {kind}", field="window.added")
+    for index, message in enumerate(cast("tuple[object, ...]", added)):
+        _check_added(message, f"window.added[{index}]")
     try:
         text = _encoder.encode(change)
-        _decoder.decode(text)
+        read = _decoder.decode(text)
     except (*UNREADABLE, TypeError, ValueError) as error:
         raise ContentError(f"window: it cannot be recorded: {error}", field="window") from error
+    if read.at < 0 or read.removed < 0:
+        raise ContentError(f"window: messages are counted from 0, got at={read.at}, removed={read.removed}")
     return text
+
+
+def _check_added(message: object, field: str) -> None:
+    """Check that the content of a message is a text by itself: it is spliced in, and could go on with what follows.
+
+    Raises:
+        ContentError: it is not.
+    """
+    if not isinstance(message, AddedMessage):
+        raise ContentError(f"{field}: expected AddedMessage, got {type(message).__name__}", field=field)
+    content = cast("object", message.content)
+    if not isinstance(content, Raw):
+        raise ContentError(f"{field}.content: expected msgspec.Raw, got {type(content).__name__}", field=field)
+    if content is not ABSENT:
+        parse_content(bytes(content), field=f"{field}.content")
 
 
 def decode_change(text: bytes) -> WindowChange:
