@@ -13,13 +13,16 @@ from turnlog.errors import MetaError
 from turnlog.model import PointerMeta, ProviderMeta, ServerMeta
 from turnlog.model.json_text import UNREADABLE
 from turnlog.record.fields import check_bookmark_name, may_be_name
+from turnlog.record.media import TOKEN
 from turnlog.registers.addresses import check_address, check_url
 
 SERVER_SEPARATOR = "___"
 """What stands between the name of an MCP server and that of its tool, in the name that a model sees."""
 
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
-_HEADER = re.compile("[A-Za-z0-9_-]+")
+_HEADER = re.compile(TOKEN)
+_NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+"""Control characters but the tab (RFC 9110 §5.5)."""
 
 _GONE = ("delete", "disable")
 """Actions that take a name away, and say nothing else of it."""
@@ -101,6 +104,21 @@ def _check_names(meta: ServerMeta) -> None:
     for variable in meta.env_values:
         if not variable or "=" in variable or "\0" in variable:
             raise MetaError(f"env_values: {variable!r} cannot be the name of a variable", field="env_values")
-    for header in meta.header_values:
-        if not _HEADER.fullmatch(header):
-            raise MetaError(f"header_values: {header!r} cannot be the name of a header", field="header_values")
+    for field, headers in (("header_env", meta.header_env), ("header_values", meta.header_values)):
+        for header in headers:
+            if not _HEADER.fullmatch(header):
+                raise MetaError(f"{field}: {header!r} cannot be the name of a header", field=field)
+    _check_texts(meta)
+
+
+def _check_texts(meta: ServerMeta) -> None:
+    """Check that no program and no server would be given what it cannot be."""
+    for_programs = {f"command[{index}]": text for index, text in enumerate(meta.command)}
+    for_programs |= {"cwd": meta.cwd or ""} | {f"env_values.{name}": text for name, text in meta.env_values.items()}
+    for field, text in for_programs.items():
+        if "\0" in text:
+            raise MetaError(f"{field}: a program cannot be given a NUL character", field=field)
+    for header, text in meta.header_values.items():
+        if _NOT_IN_HEADERS.search(text):
+            field = f"header_values.{header}"
+            raise MetaError(f"{field}: a header is one line, without control characters", field=field)

@@ -200,3 +200,30 @@ def test_names_of_secrets_in_values_are_fine(log: TurnLog) -> None:
             log.servers.set_all([program("a", **fields)])
     with pytest.raises(MetaError):
         log.servers.set("a", url="${BASE}/mcp")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"command": ["notes\0"]}, r"command\[0\]: a program cannot be given a NUL character"),
+        ({"command": ["notes", "a\0b"]}, r"command\[1\]: a program cannot be given a NUL"),
+        ({"command": ["notes"], "cwd": "/tmp\0"}, "cwd: a program cannot be given a NUL"),
+        ({"command": ["notes"], "env_values": {"A": "b\0"}}, r"env_values\.A: a program cannot be given a NUL"),
+        ({"url": "https://x.org", "header_env": {"X Y": "V"}}, "header_env: 'X Y' cannot be the name of a header"),
+        ({"url": "https://x.org", "header_env": {"": "V"}}, "header_env: '' cannot be the name of a header"),
+        ({"url": "https://x.org", "header_env": {"X\r\nY": "V"}}, "header_env: 'X.*' cannot be the name of a header"),
+        ({"url": "https://x.org", "header_values": {"X": "a\r\nY: b"}}, r"header_values\.X: a header is one line"),
+        ({"url": "https://x.org", "header_values": {"X": "a\0"}}, r"header_values\.X: a header is one line"),
+    ],
+)
+def test_what_no_program_and_no_server_can_be_given_is_refused(log: TurnLog, fields: dict[str, Any], says: str) -> None:
+    """When it is registered, and not by each run that would start it."""
+    with pytest.raises(MetaError, match=f"^{says}"):
+        log.servers.set("notes", **fields)
+    assert log.servers.all() == []
+
+
+def test_names_of_headers_are_those_of_http(log: TurnLog) -> None:
+    """RFC 9110 has more than letters, digits and dashes."""
+    meta = log.servers.set("notes", url="https://x.org", header_env={"X.Key": "NOTES"}, header_values={"X!": "a\tb"})
+    assert log.servers.get("notes") == meta
