@@ -13,7 +13,7 @@ from turnlog.record import Redaction, plan_bookmark_delete, plan_bookmark_rename
 from turnlog.record.fields import check_bookmark_name, check_expected_head
 from turnlog.record.redaction import NOTHING
 from turnlog.sources import Sources
-from turnlog.store import Store
+from turnlog.store import Store, WriteTransaction
 
 
 class Bookmarks:
@@ -75,8 +75,8 @@ class Bookmarks:
         recorded = self._store.write(lambda t: plan_bookmark_set(t, name, headish, expected, self._sources))
         return Bookmark(name=name, turn=recorded.header.citations[0].id)
 
-    def rename(self, name: str, to: str) -> None:
-        """Give a bookmark another name. On return the event is on disk.
+    def rename(self, name: str, to: str) -> Bookmark:
+        """Give a bookmark another name, and return it as it is then. On return the event is on disk.
 
         Raises:
             MetaError: the new name cannot be that of a bookmark, or the old one is no text.
@@ -87,7 +87,14 @@ class Bookmarks:
         """
         self.check_name(to)
         check_kind(name, str, "name")
-        self._store.write(lambda transaction: plan_bookmark_rename(transaction, name, to, self._sources))
+
+        def plan(transaction: WriteTransaction) -> str:
+            plan_bookmark_rename(transaction, name, to, self._sources)
+            turn = head(transaction, to)
+            assert turn is not None
+            return turn
+
+        return Bookmark(name=to, turn=self._store.write(plan))
 
     def delete(self, name: str) -> None:
         """Delete a bookmark; the turns stay. On return the event is on disk.

@@ -6,6 +6,7 @@ from turnlog import TurnLog
 from turnlog.errors import BookmarkExistsError, HeadConflictError, UnknownBookmarkError, UnknownTurnError
 from turnlog.events import BOOKMARK, meta_of
 from turnlog.model import BookmarkMeta
+from turnlog.projections import Bookmark
 
 
 def _heads(log: TurnLog) -> dict[str, str]:
@@ -102,3 +103,9 @@ def test_swap_by_renames(log: TurnLog) -> None:
     for name, to in (("a", "t"), ("b", "a"), ("t", "b")):
         log.bookmarks.rename(name, to)
     assert _heads(log) == {"a": b.id, "b": a.id}
+
+
+def test_rename_returns_the_bookmark_as_it_is_then(log: TurnLog) -> None:
+    """In the transaction that renames it: a moment later somebody else may have moved it, or taken it away."""
+    turn = log.add_turn("a", bookmark="x")
+    assert log.bookmarks.rename("x", "y") == Bookmark(name="y", turn=turn.id)

@@ -117,8 +117,7 @@ def rename(name: Annotated[str, BOOKMARK], to: str, /, *, common: Common = COMMO
         Its new name.
     """
     with common.open() as log, telling_of_hidden(log, to):
-        log.bookmarks.rename(name, to)
-        bookmark = log.bookmarks.get(to)
+        bookmark = log.bookmarks.rename(name, to)
     _report(bookmark, common, "has its new name, and is at")
 
 
