@@ -99,6 +99,22 @@ def check_texts(given: Iterable[str], field: str, such_as: str) -> tuple[str, ..
     return check_each(given, str, field, f"texts, such as {such_as}")
 
 
+def check_values(given: object, field: str) -> Any:
+    """Return what metadata can have as plain values, structs as records.
+
+    Raises:
+        MetaError: JSON cannot carry it, it is nested too deeply, or raw JSON text is in it.
+    """
+    plain = plain_json(given, field, MetaError)
+    try:
+        return msgspec.to_builtins(plain)
+    except RecursionError as error:
+        raise MetaError(f"{field}: nested too deeply", field=field) from error
+    except TypeError as error:
+        # A value has one spelling in a log, and raw text may have another.
+        raise MetaError(f"{field}: raw JSON text is not kept in metadata: give the value", field=field) from error
+
+
 def check_record(given: Mapping[str, Any] | None, field: str) -> Mapping[str, Any]:
     """Return a mapping; an empty one for none.
 
@@ -119,7 +135,7 @@ def check_fields(given: object, expected: type[S], field: str) -> S:
         kind = type(given).__name__
         raise MetaError(f"{field}: {kind} has other fields than {expected.__name__}: give one of these", field=field)
     try:
-        return msgspec.convert(msgspec.to_builtins(plain_json(struct, field, MetaError)), expected)
+        return msgspec.convert(check_values(struct, field), expected)
     except msgspec.ValidationError as error:
         place, said = told_place(error, field)
         raise MetaError(f"{place}: {said}", field=place) from error

@@ -10,7 +10,7 @@ import msgspec
 from turnlog.errors import MetaError
 from turnlog.ids import is_id, parse_id
 from turnlog.model import ROLES, ReplyFacts, ReplyFactsGiven, Usage
-from turnlog.model.kinds import check_record, check_type
+from turnlog.model.kinds import check_record, check_type, check_values
 from turnlog.model.plain import INTEGER_MAX, plain_json, plain_text
 from turnlog.record.secrets import refuse_secrets
 
@@ -96,8 +96,8 @@ def check_inherited(inherited: Mapping[str, Any] | None, named: Mapping[str, Any
     """
     if inherited is None and not named:
         return None
-    options = cast("dict[str, Any]", plain_json(check_record(inherited, "inherited"), "inherited", MetaError))
-    options |= cast("dict[str, Any]", plain_json(named, "inherited", MetaError))
+    options: dict[str, Any] = check_values(check_record(inherited, "inherited"), "inherited")
+    options |= check_values(named, "inherited")
     if not options:
         return None
     servers: object = options.get("servers")

@@ -8,11 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from turnlog.errors import InputError, MetaError
+from turnlog.errors import InputError
 from turnlog.events import Recorded
 from turnlog.ids import parse_id
-from turnlog.model.kinds import check_record, check_type
-from turnlog.model.plain import plain_json
+from turnlog.model.kinds import check_record, check_type, check_values
 from turnlog.record.drafts import EventDraft, TurnDraft, checked_draft
 from turnlog.record.own import OwnEventDraft, check_own_topic, plan_own_event
 from turnlog.record.redaction import Redaction
@@ -57,7 +56,7 @@ def checked(item: TurnDraft | Note) -> TurnDraft | Note:
         topic=check_own_topic(item.topic, of_formats=True),
         payload=check_type(item.payload, bytes, "payload"),
         turn=None if item.turn is None else check_type(item.turn, str, "turn"),
-        meta=plain_json(check_record(item.meta, "meta"), "meta", MetaError),
+        meta=check_values(check_record(item.meta, "meta"), "meta"),
         id=None if item.id is None else parse_id(check_type(item.id, str, "id")),
     )
 

@@ -6,14 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-import msgspec
 from msgspec import Struct
 
 from turnlog.errors import MetaError, NotFoundError
 from turnlog.events import FORMATS, PARENT, Citation, DataKey, Recorded, cite, format_of
 from turnlog.ids import parse_id
-from turnlog.model.kinds import check_list, check_record, check_type
-from turnlog.model.plain import plain_json
+from turnlog.model.kinds import check_list, check_record, check_type, check_values
 from turnlog.record.append import plan_event
 from turnlog.record.drafts import EventDraft
 from turnlog.record.sealing import key_beside
@@ -81,15 +79,7 @@ def check_own_topic(topic: str, *, of_formats: bool = False) -> str:
 
 
 def _meta(given: Mapping[str, Any] | None, field: str) -> dict[str, Any]:
-    record = check_record(given, field)
-    try:
-        plain = plain_json(record, field, MetaError)
-        msgspec.to_builtins(plain)
-    except RecursionError as error:
-        raise MetaError(f"{field}: nested too deeply", field=field) from error
-    except TypeError as error:
-        # It has one spelling in a log, and raw text may have another.
-        raise MetaError(f"{field}: raw JSON text is not kept in metadata: give the value", field=field) from error
+    plain: dict[str, Any] = check_values(check_record(given, field), field)
     refuse_secrets(plain, field=field)
     return plain
 

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
-from turnlog.errors import SecretError
+import msgspec
+from msgspec import Raw, Struct
+
+from turnlog.errors import MetaError, SecretError
 from turnlog.record.secret_commands import secret_word
 from turnlog.record.secret_forms import has_form
 from turnlog.record.secret_names import SEPARATORS
@@ -48,6 +51,7 @@ def refuse_secrets(value: object, *, field: str) -> None:
     """Raise if a record has a key that names a secret, or a text with a secret anywhere in it, at any depth.
 
     Raises:
+        MetaError: raw JSON text in it is nested too deeply.
         SecretError: names the field; the value is not repeated.
     """
     pending: list[tuple[object, str]] = [(value, field)]
@@ -62,8 +66,29 @@ def refuse_secrets(value: object, *, field: str) -> None:
             case list() | tuple():
                 items = cast("Sequence[object]", inner)
                 pending += [(items[index], f"{place}[{index}]") for index in reversed(range(len(items)))]
+            case Raw() | Struct():
+                pending.append((_values(inner, place), place))
             case _:
                 pass
+
+
+def _values(given: Raw | Struct, field: str) -> object:
+    """Return what raw JSON text or a struct says; a record that has a key twice as a list of records.
+
+    Raises:
+        MetaError: it is nested too deeply.
+    """
+
+    import json  # noqa: PLC0415 - few need it
+
+    def record(members: list[tuple[str, object]]) -> object:
+        said = dict(members)
+        return said if len(said) == len(members) else [{name: value} for name, value in members]
+
+    try:
+        return json.loads(msgspec.json.encode(given), object_pairs_hook=record, parse_int=str, parse_float=str)
+    except RecursionError as error:
+        raise MetaError(f"{field}: nested too deeply", field=field) from error
 
 
 def _members(record: Mapping[str, object], field: str) -> Iterator[tuple[object, str]]:

@@ -18,6 +18,7 @@ from turnlog.errors import ContentError, DocumentError, InputError, MetaError, S
 from turnlog.ids import new_id
 from turnlog.model import Origin, ReplyFacts, TurnMeta, Usage
 from turnlog.record import DOCUMENT_BYTES_MAX, document_draft, turn_draft
+from turnlog.record.drafts import checked_draft
 
 ID = "036z951mhjikzik2gsl81gr7l"
 
@@ -606,3 +607,20 @@ def test_document_in_a_folder_whose_name_is_no_utf_8(tmp_path: Path) -> None:
     with pytest.raises(MetaError, match=r"document_name: '\\udce9.md' is not valid UTF-8: give another one"):
         document_draft(odd)
     assert document_draft(odd, name="e.md").meta.document_name == "e.md"
+
+
+def test_raw_json_is_no_option() -> None:
+    """An option is merged with others, and so is a value. In a draft of a caller's own it is none either."""
+    with pytest.raises(MetaError, match=r"^inherited: raw JSON text is not kept in metadata: give the value"):
+        turn_draft("Hello.", inherited={"a": {"b": msgspec.Raw(b"1")}})
+    draft = turn_draft("Hello.")
+    meta = msgspec.structs.replace(draft.meta, inherited={"a": msgspec.Raw(b"1")})
+    with pytest.raises(MetaError, match=r"^meta: raw JSON text is not kept"):
+        checked_draft(msgspec.structs.replace(draft, meta=meta))
+
+
+def test_a_struct_as_an_option_is_the_record_that_it_is_stored_as() -> None:
+    """What is returned and what is read later are the same."""
+    assert turn_draft("Hello.", inherited={"a": Usage(input_tokens=1)}).meta.inherited == {
+        "a": msgspec.to_builtins(Usage(input_tokens=1))
+    }

@@ -4,8 +4,10 @@ import contextlib
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
-from turnlog.errors import SecretError
+from turnlog.errors import MetaError, SecretError
+from turnlog.model import Text
 from turnlog.record.secrets import refuse_secrets, refuse_secrets_in_command, refuse_secrets_in_url
 
 LONG = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -556,3 +558,34 @@ def test_long_text_is_searched_in_time(text: str) -> None:
     for refuse in (refuse_secrets, refuse_secrets_in_url):
         with contextlib.suppress(SecretError):
             refuse("https://example.org/" + text, field="f")
+
+
+TOKEN = "sk-ant-api03-" + LONG
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Raw(f'"{TOKEN}"'.encode()),
+        Raw(f'{{"a":[1,{{"b":"{TOKEN}"}}]}}'.encode()),
+        Raw(b'{"api_key":"x"}'),
+        Raw(b'{"api_\\u006bey":"x"}'),
+        Raw(f'{{"a":"{TOKEN}","a":1}}'.encode()),
+        Text(text=TOKEN),
+    ],
+)
+def test_a_secret_in_raw_json_and_in_a_struct_is_refused(value: object) -> None:
+    """As in the value that they say, also where a reader would not see it."""
+    with pytest.raises(SecretError, match=r"^params\.extra"):
+        refuse_secrets({"extra": value}, field="params")
+
+
+def test_raw_json_without_a_secret_is_fine() -> None:
+    """However its numbers are spelled."""
+    refuse_secrets({"extra": Raw(b'{"n":1e999,"m":1.50,"a":null}')}, field="params")
+
+
+def test_raw_json_that_is_nested_too_deeply_is_refused() -> None:
+    """Nobody could look into it."""
+    with pytest.raises(MetaError, match=r"^params: nested too deeply"):
+        refuse_secrets(Raw(b"[" * 100_000 + b"]" * 100_000), field="params")
