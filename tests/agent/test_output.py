@@ -8,6 +8,7 @@ from datetime import time
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast
 
+import jsonschema
 import msgspec
 import pydantic
 import pytest
@@ -331,6 +332,42 @@ def test_references_of_what_is_wrapped_mean_what_they_did() -> None:
     asked = output.parameter["schema"]
     assert asked["definitions"] == {"n": {"type": "integer"}}
     assert asked["properties"]["value"]["items"]["anyOf"][0] == {"$ref": "#/properties/value"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (
+            {
+                "type": "array",
+                "items": {"properties": {"a": {"type": "string"}, "b": {"$ref": "#/items/properties/a"}}},
+            },
+            [{"b": "x"}],
+        ),
+        (
+            {"$id": "https://x.org/a", "type": "array", "items": {"$ref": "#/$defs/a"}, "$defs": {"a": {"const": 1}}},
+            [1],
+        ),
+    ],
+)
+def test_what_is_asked_for_can_be_followed(schema: dict[str, Any], said: object) -> None:
+    """A reference that leads nowhere is refused by providers, or held to by none."""
+    output = Output.of_schema(schema)
+    asked: Any = jsonschema.Draft202012Validator(output.parameter["schema"])
+    asked.validate({"value": said})
+    assert output.read(json.dumps({"value": said})) == said
+    with pytest.raises(jsonschema.ValidationError):
+        asked.validate({"value": [{"b": 5}]})
+
+
+def test_the_parts_of_an_output_are_of_their_types() -> None:
+    """Each is named."""
+    untyped: Any = 5
+    for make in (lambda: Output.of(int, name=untyped), lambda: Output.of_schema({}, name=untyped)):
+        with pytest.raises(MetaError, match=r"^name: expected str, got int"):
+            make()
+    with pytest.raises(MetaError, match=r"^output: a JSON Schema is an object here, not int"):
+        Output("x", untyped, json.loads)
 
 
 def test_structs_are_read_within_other_types() -> None:

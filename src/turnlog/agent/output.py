@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from turnlog.agent.reply_json import parsed, unfenced
 from turnlog.errors import MetaError, OutputError
+from turnlog.model.kinds import check_type
 from turnlog.model.plain import plain_json
 
 T_co = TypeVar("T_co", default=None, covariant=True)
@@ -21,6 +22,8 @@ _WRAPPED = "value"
 
 _SHARED = ("$defs", "definitions")
 """Where a schema has what it refers to: there it stays, whatever it is wrapped in."""
+_OUTSIDE = ("$id", *_SHARED)
+"""What stays outside when a schema is wrapped; what its references are relative to does, too."""
 _UNNAMED = re.compile("[^A-Za-z0-9_-]+")
 _MESSAGE_CHARACTERS_MAX = 2000
 
@@ -43,8 +46,13 @@ class Output(Generic[T_co]):
         """Take the parts; `check` reads JSON as a value, or raises `OutputError`.
 
         `Output.of` and `Output.of_schema` are the usual ways.
+
+        Raises:
+            MetaError: the name is no text, or the schema no object.
         """
-        self.name = _UNNAMED.sub("_", name)[:64] or "output"
+        if not isinstance(schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - as below
+            raise MetaError(f"output: a JSON Schema is an object here, not {type(schema).__name__}", field="output")
+        self.name = _UNNAMED.sub("_", check_type(name, str, "name"))[:64] or "output"
         self.schema = schema
         self._check = check
         self._is_wrapped = schema.get("type", "object" if "properties" in schema else None) != "object"
@@ -97,9 +105,9 @@ class Output(Generic[T_co]):
     def _asked(self) -> Mapping[str, Any]:
         if not self._is_wrapped:
             return self.schema if "type" in self.schema else {"type": "object", **self.schema}
-        inner = {name: value for name, value in self.schema.items() if name not in (*_SHARED, "$schema")}
-        shared = {name: self.schema[name] for name in _SHARED if name in self.schema}
-        whole = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED], **shared}
+        inner = {name: value for name, value in self.schema.items() if name not in (*_OUTSIDE, "$schema")}
+        outer = {name: self.schema[name] for name in _OUTSIDE if name in self.schema}
+        whole = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED], **outer}
         return cast("dict[str, Any]", _with_root(whole))
 
     def read(self, text: str) -> T_co:
@@ -131,11 +139,19 @@ def _with_root(schema: object) -> object:
     match schema:
         case dict():
             members = cast("dict[str, object]", schema)
-            root = f"#/properties/{_WRAPPED}"
             return {
-                name: root if name == "$ref" and value == "#" else _with_root(value) for name, value in members.items()
+                name: _within(value) if name == "$ref" and isinstance(value, str) else _with_root(value)
+                for name, value in members.items()
             }
         case list():
             return [_with_root(each) for each in cast("list[object]", schema)]
         case _:
             return schema
+
+
+def _within(reference: str) -> str:
+    """Return a reference from the root of a schema as it is where that is wrapped; any other one as it is."""
+    is_shared = any(reference == f"#/{name}" or reference.startswith(f"#/{name}/") for name in _SHARED)
+    if is_shared or not (reference == "#" or reference.startswith("#/")):
+        return reference
+    return f"#/properties/{_WRAPPED}{reference[1:]}"
