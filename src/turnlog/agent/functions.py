@@ -16,13 +16,15 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from turnlog.agent.given_arguments import check_keys, read_typed
+from turnlog.agent.half_pairs import unicode_of
 from turnlog.agent.letting_go import ENDING
 from turnlog.agent.parameter_models import Models, read_model
 from turnlog.agent.plain_values import json_text
 from turnlog.agent.told_errors import told_error
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.errors import ContentError, RunError
+from turnlog.errors import ContentError, MetaError, RunError
 from turnlog.model import Document, Native, Text, Tool
+from turnlog.model.plain import plain_json
 
 Function = Callable[..., Any]
 """A Python function that is offered as a tool, plain or `async`."""
@@ -99,33 +101,33 @@ class _Offered(Struct, frozen=True, kw_only=True):
 
 def _offered(function: Function) -> _Offered:
     name = getattr(function, "__name__", "")
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RunError(f"a tool cannot be called {name!r}: use a function whose name is of a-z, A-Z, 0-9, _ and -")
     try:
-        signature = inspect.signature(function, eval_str=True).parameters.values()
-    except (ValueError, TypeError, NameError) as error:
-        raise RunError(f"tool {name!r}: its signature cannot be read: {error}") from error
+        signature = list(inspect.signature(function, eval_str=True).parameters.values())
+    except Exception as error:  # an annotation that is a text is evaluated, and may raise anything
+        raise RunError(f"tool {name!r}: its signature cannot be read: {told_error(error)}") from error
     description, of_parameters = _described(inspect.getdoc(function) or "")
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    defaults: dict[str, object] = {}
     for parameter in signature:
         if parameter.kind in _NOT_OFFERED:
             raise RunError(f"tool {name!r}: its parameter '{parameter}' cannot be given by name")
-        annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-        if parameter.default is parameter.empty:
-            fields.append((parameter.name, annotation))
-        else:
-            fields.append((parameter.name, Union[annotation, UnsetType], UNSET))  # noqa: UP007 - a type at run time
-            defaults[parameter.name] = parameter.default
     try:
-        struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-        schema = _schema(struct, of_parameters, defaults)
-    except (TypeError, ValueError, NameError) as error:
+        struct = msgspec.defstruct(name, list(map(_field, signature)), kw_only=True, forbid_unknown_fields=True)
+        schema = _schema(struct, of_parameters, {each.name: each.default for each in signature})
+    except (TypeError, ValueError, NameError, AttributeError, RecursionError) as error:
         why = _ONE_MODEL if "custom type" in str(error) else error
         raise RunError(f"tool {name!r}: a parameter has a type that JSON cannot carry: {why}") from error
     tool = Tool(name=name, description=description, input_schema=Raw(msgspec.json.encode(schema)))
     parameters = msgspec.json.Decoder(struct, dec_hook=read_model)
     return _Offered(tool=tool, function=function, parameters=parameters)
+
+
+def _field(parameter: inspect.Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
+    """Return a parameter as a field of a struct, which is unset where the function has a default."""
+    annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+    if parameter.default is parameter.empty:
+        return parameter.name, annotation
+    return parameter.name, Union[annotation, UnsetType], UNSET  # noqa: UP007 - a type at run time
 
 
 def _schema(struct: type[Struct], descriptions: Mapping[str, str], defaults: Mapping[str, object]) -> dict[str, Any]:
@@ -140,9 +142,9 @@ def _schema(struct: type[Struct], descriptions: Mapping[str, str], defaults: Map
     for name, schema in properties.items():
         if name in descriptions:
             schema.setdefault("description", descriptions[name])
-        if name in defaults:
-            with suppress(TypeError, ValueError):  # a default that JSON cannot carry is not told
-                schema["default"] = msgspec.to_builtins(defaults[name])
+        if defaults[name] is not inspect.Parameter.empty:
+            with suppress(TypeError, ValueError, RecursionError, MetaError):  # one that JSON cannot carry is not told
+                schema["default"] = plain_json(msgspec.to_builtins(defaults[name]), "default", MetaError)
     schema = {"type": "object", "properties": properties}
     schema |= {key: own[key] for key in ("required", "additionalProperties") if own.get(key) not in (None, [])}
     return schema | ({"$defs": definitions} if definitions else {})
@@ -150,6 +152,7 @@ def _schema(struct: type[Struct], descriptions: Mapping[str, str], defaults: Map
 
 def _described(docstring: str) -> tuple[str, dict[str, str]]:
     """Return the description in a docstring, and those of the parameters."""
+    docstring = unicode_of(docstring)
     try:
         parsed = docstring_parser.parse(docstring)
     except docstring_parser.ParseError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from enum import Enum
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 import msgspec
 import pydantic
@@ -542,6 +542,57 @@ def untold(x: Callable[[], int]) -> None:
     """Ask for what JSON cannot carry."""
 
 
+def misspelled(x: "a b") -> None:  # type: ignore[valid-type]  # noqa: F722
+    """Ask for what is no type."""
+
+
+def absent(x: "asyncio.Nothing") -> None:  # type: ignore[name-defined]
+    """Ask for a type that is not there."""
+
+
+def final(x: Final[int] = 1) -> None:  # type: ignore[valid-type]
+    """Ask for what no parameter is."""
+
+
+class Numbered:
+    """What can be called, and has no name."""
+
+    __name__ = 5
+
+    def __call__(self, x: int) -> None:
+        """Take a number."""
+
+
+numbered = Numbered()
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
+
+@pytest.mark.parametrize("default", [10**30, "\ud800", math.nan, ENDLESS])
+def test_a_default_that_json_cannot_carry_is_not_told(default: Any) -> None:
+    """The tool is offered all the same, and the function has its default."""
+
+    def work(x: Any = default) -> str:
+        return "its own" if x is default else "another"
+
+    functions = Functions([work])
+    [tool] = asyncio.run(functions.tools())
+    assert msgspec.json.decode(tool.input_schema)["properties"] == {"x": {}}
+    assert asyncio.run(functions.call("work", Raw(b"{}"))).content == (Text(text="its own"),)
+
+
+def test_half_of_a_pair_in_a_docstring_is_told_as_u_fffd() -> None:
+    """As in what a tool returns."""
+
+    def work(x: int) -> None:
+        del x
+
+    work.__doc__ = "Work \ud800.\n\nArgs:\n    x: half \ud800"
+    [tool] = asyncio.run(Functions([work]).tools())
+    assert tool.description == "Work \ufffd."
+    assert msgspec.json.decode(tool.input_schema)["properties"]["x"]["description"] == "half \ufffd"
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -550,7 +601,11 @@ def untold(x: Callable[[], int]) -> None:
         (positional, "tool 'positional': its parameter 'x: int' cannot be given by name"),
         (starred, "tool 'starred': its parameter '*args: int' cannot be given by name"),
         (keywords, "tool 'keywords': its parameter '**given: int' cannot be given by name"),
-        (mistaken, "tool 'mistaken': its signature cannot be read: name 'Nix' is not defined"),
+        (mistaken, "tool 'mistaken': its signature cannot be read: NameError: name 'Nix'"),
+        (misspelled, "tool 'misspelled': its signature cannot be read: SyntaxError: invalid syntax"),
+        (absent, "tool 'absent': its signature cannot be read: AttributeError: module 'asyncio' has no attribute"),
+        (final, "tool 'final': a parameter has a type that JSON cannot carry: typing.Final[int] is not valid"),
+        (numbered, "a tool cannot be called 5"),
         (untold, "tool 'untold': a parameter has a type that JSON cannot carry"),
         (
             lock,
