@@ -1,6 +1,7 @@
 """Toolboxes, adapters and middleware that return what they should not: nothing else is lost for it."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -145,3 +146,17 @@ def test_the_error_of_a_reply_of_a_middleware_is_told_by_its_name(log: TurnLog) 
 
     with pytest.raises(MetaError, match=r"^error: expected CallError, got str"):
         run(log, Scripted(), around_model=own)
+
+
+def test_an_adapter_that_cannot_load_ahead_is_not_reported_by_asyncio(
+    log: TurnLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it needs fails with the call that needs it, if it does."""
+
+    class Unloaded(Scripted):
+        def load(self) -> None:
+            raise ImportError("no such part")
+
+    assert run(log, Unloaded(say("Yes."))).text == "Yes."
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import msgspec
 import pytest
@@ -196,6 +196,21 @@ def test_the_limit_of_time_holds_for_what_comes_before_the_first_turn(log: TurnL
 
     with pytest.raises(RunError, match=r"the tools were not there within .* s, the limit of time"):
         run(log, Scripted(say("Hi")), tools=Slow([]), time_max_s=0.2)
+
+    left: list[str] = []
+
+    class Entered(Functions):
+        async def __aexit__(self, *_: object) -> None:
+            left.append("left")
+
+    class SlowToEnter(Functions):
+        async def __aenter__(self) -> Self:
+            await asyncio.sleep(60)
+            return self
+
+    with pytest.raises(RunError, match=r"the tools were not there within .* s, the limit of time"):
+        run(log, Scripted(say("Hi")), tools=[Entered([]), SlowToEnter([])], time_max_s=0.2)
+    assert left == ["left"]
     assert time.monotonic() - begin < 10
     assert len(log.ancestry("main")) == 1
 

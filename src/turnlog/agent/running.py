@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -148,10 +149,13 @@ class Run:
     ) -> RunResult[Any]:
         content, time_max_s = opening.content, self._policy.time_max_s
         self._model_calls.loading = asyncio.ensure_future(self._log.executors.run_read(target.adapter.load))
-        async with CombinedTools(opened, built_in=self._reading.toolbox) as tools:
+        self._model_calls.loading.add_done_callback(_known)
+        tools = CombinedTools(opened, built_in=self._reading.toolbox)
+        async with AsyncExitStack() as stack:
             offering = Offering(tools, self._policy, self._followers)
             try:
                 async with until(ends_s):
+                    await stack.enter_async_context(tools)
                     offered = await offering.begin()
             except TimeIsOverError:
                 raise RunError(
@@ -342,3 +346,9 @@ class Run:
             output=self._output,
             invalid=str(self._invalid) if stopped == "invalid" else None,
         )
+
+
+def _known(loading: asyncio.Future[None]) -> None:
+    """Have asyncio say nothing of an import that failed: the call that needs it fails too."""
+    if not loading.cancelled():
+        loading.exception()
