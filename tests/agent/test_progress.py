@@ -4,13 +4,15 @@ import asyncio
 import threading
 import time
 from contextvars import copy_context
+from fractions import Fraction
+from typing import Any
 
 import pytest
-from tests.agent.running import contents, run
+from tests.agent.running import contents, results, run
 from tests.agent.scripted import Scripted, call, say
 from tests.agent.servers import COMMAND
 
-from turnlog import TurnLog, report_progress
+from turnlog import RunError, TurnLog, report_progress
 from turnlog.agent.events import RunEvent, ToolFinished, ToolProgress, ToolStarted
 
 
@@ -131,3 +133,36 @@ def test_a_flood_of_progress_does_not_hold_a_call_up(log: TurnLog) -> None:
     run(log, adapter, servers=["s"], on_event=told.append)
     assert sum(isinstance(event, ToolProgress) for event in told) == 1000
     assert time.monotonic() - begun_s < 20
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (("half",), "done: expected a number, got str"),
+        ((True,), "done: expected a number, got bool"),
+        ((1, "two"), "total: expected a number, got str"),
+        ((1, 2, 3), "message: expected str, got int"),
+    ],
+)
+def test_progress_of_another_type_is_the_tools_own_fault(log: TurnLog, given: tuple[Any, ...], why: str) -> None:
+    """Whoever shows it is not given what cannot be shown; the model is told."""
+
+    def work() -> None:
+        report_progress(*given)
+
+    told: list[RunEvent] = []
+    result = run(log, Scripted(call(("work", {})), say("Done.")), tools=work, on_event=told.append)
+    assert not [event for event in told if isinstance(event, ToolProgress)]
+    assert results(log, result.head.id) == [("c1", f"RunError: {why}", True)]
+    with pytest.raises(RunError, match=f"^{why}"):
+        work()
+
+
+def test_numbers_of_other_libraries_are_told_as_pythons(log: TurnLog) -> None:
+    """JSON has them."""
+
+    def work() -> None:
+        report_progress(Fraction(1, 2), 2)
+
+    [_, (done, total, _), _] = told_of(log, work)
+    assert (repr(done), repr(total)) == ("0.5", "2")

@@ -170,3 +170,14 @@ def test_generators_of_tools_and_files_are_taken(log: TurnLog, tmp_path: Path) -
         "Go.", tools=(each for each in [_named]), attachments=(each for each in [notes]), **values(**_way())
     )
     assert (result.stopped, len(result.turns)) == ("done", 3)
+
+
+@pytest.mark.parametrize("name", ["on_event", "on_delta"])
+@pytest.mark.parametrize("runs", [_run, _run_events])
+def test_what_a_plain_function_returns_is_not_left_to_nobody(
+    log: TurnLog, name: str, runs: Callable[..., object]
+) -> None:
+    """One that hands on to an async one does nothing: nobody awaits that."""
+    way = {"model": MODEL, "adapter": Scripted(say("Yes.")), "connection": HERE}
+    with pytest.raises(RunError, match=f"{name} returned 'coroutine', which nobody awaits: give a plain function"):
+        runs(log, **values(**way, **{name: lambda told: awaited(told)}))  # noqa: PLW0108 - it is no async one itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -59,7 +60,8 @@ class Followers(Struct, frozen=True, kw_only=True):
         """Tell of an event, and have it in the records of logging.
 
         Raises:
-            RunError: `on_event` raised what says that a task is cancelled, or a coroutine closed, and neither is.
+            RunError: `on_event` raised what says that a task is cancelled, or a coroutine closed, and neither is; or it
+                returned what is to be awaited.
         """
         note(event)
         if self.on_event is not None:
@@ -69,7 +71,7 @@ class Followers(Struct, frozen=True, kw_only=True):
         """Show a piece of a reply.
 
         Raises:
-            RunError: `on_delta` raised what `on_event` may not raise.
+            RunError: `on_delta` raised what `on_event` may not raise, or returned what it may not return.
         """
         if self.on_delta is not None:
             _tell("on_delta", self.on_delta, delta)
@@ -84,11 +86,15 @@ class Followers(Struct, frozen=True, kw_only=True):
         return await answer_of("on_window", partial(self.on_window, window))
 
 
-def _tell(who: str, tell: Callable[[T], None], what: T) -> None:
+def _tell(who: str, tell: Callable[[T], object], what: T) -> None:
     try:
-        tell(what)
+        returned = tell(what)
     except (asyncio.CancelledError, GeneratorExit) as error:
         raise RunError(f"{who} raised {type(error).__name__}: to end a run, cancel its task") from error
+    if returned is not None and inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        raise RunError(f"{who} returned {type(returned).__name__!r}, which nobody awaits: give a plain function")
 
 
 def note(event: RunEvent) -> None:

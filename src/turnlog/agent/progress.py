@@ -7,8 +7,12 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from numbers import Real
 
 from msgspec import Struct
+
+from turnlog.agent.run_checks import check_kind
+from turnlog.errors import RunError
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -39,10 +43,24 @@ def report_progress(done: float, total: float | None = None, message: str = "") 
         done: how much is done, in any unit.
         total: how much there is to do.
         message: what is being done.
+
+    Raises:
+        RunError: one of them is of another type.
     """
+    check_kind("message", message, str, "str")
+    progress = Progress(
+        done=_number("done", done), total=None if total is None else _number("total", total), message=message
+    )
     tell = progress_listener()
     if tell is not None:
-        tell(Progress(done=done, total=total, message=message))
+        tell(progress)
+
+
+def _number(name: str, value: object) -> float:
+    """Return a number as one of Python's own: that of another library may be no JSON."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise RunError(f"{name}: expected a number, got {type(value).__name__}")
+    return value if isinstance(value, int) else float(value)
 
 
 def progress_listener() -> OnProgress | None:

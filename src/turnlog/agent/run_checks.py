@@ -69,6 +69,10 @@ def check_seconds(name: str, value: object, *, none: str | None = None, may_be_0
         return
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise _other(name, value, "a number of seconds")
+    try:
+        float(value)
+    except OverflowError as error:
+        raise RunError(f"{name}: that is too many seconds{_instead(none)}") from error
     if not (value >= 0 if may_be_0 else value > 0):
         why = "less than 0" if may_be_0 else "not more than 0"
         raise RunError(f"{name}: {value:g} is {why}{_instead(none)}")

@@ -151,13 +151,14 @@ def as_events(
     return run_events
 
 
-def _both(first: Callable[[Any], None] | None, second: Callable[[Any], None]) -> Callable[[Any], None]:
+def _both(first: Callable[[Any], object] | None, second: Callable[[Any], None]) -> Callable[[Any], object]:
     if first is None:
         return second
 
-    def tell(event: Any) -> None:
-        first(event)
+    def tell(event: Any) -> object:
+        returned = first(event)
         second(event)
+        return returned
 
     return tell
 

@@ -48,6 +48,7 @@ def test_an_allowed_tool_runs_whatever_the_policy_says(approve: Approve, tool: s
         ({"total_tokens_max": 0}, "total_tokens_max: 0 is less than 1: give None for no limit"),
         ({"result_bytes_max": "1k"}, "result_bytes_max: expected a whole number, got str"),
         ({"time_max_s": "60"}, "time_max_s: expected a number of seconds, got str"),
+        ({"time_max_s": 10**400}, "time_max_s: that is too many seconds: give None for no limit"),
         ({"time_max_s": float("nan")}, "time_max_s: nan is not more than 0: give None for no limit"),
         ({"call_timeout_s": 0}, "call_timeout_s: 0 is not more than 0: give None for the default"),
         ({"wait_s": -1}, "wait_s: -1 is not more than 0: give None for not at all"),
