@@ -343,6 +343,26 @@ def test_what_was_erased_since_is_erased(tmp_path: Path, new_store: NewStore, en
         assert [bookmark.name for bookmark in copy.bookmarks.all()] == ["other"]
 
 
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_what_comes_with_an_erasure_is_whole(tmp_path: Path, new_store: NewStore, engine: str) -> None:
+    """A large payload that goes into a copy together with an erasure is there, and nothing is left on its way in."""
+    source, target = f"sqlite:///{tmp_path}/log.db", new_store(engine)
+    with TurnLog.open(source) as log:
+        turn = log.add_turn("a secret", bookmark="main")
+        copied(source, target)
+        for number in range(2):
+            log.add_turn(f"{number}" * LARGE, bookmark="large")
+        log.erase(turn=turn.id, reason="asked")
+    report = copied(source, target)
+    assert (report.added, report.erased) == (3, 1)
+    assert kept(target) == kept(source)
+    with TurnLog.open(target) as copy:
+        assert copy.verify().damage == ()
+        assert copy.stats().file_count == (2 if engine == "sqlite" else 0)
+        assert copy.store.scrub() is None
+    assert not [*tmp_path.glob("store-*/log.db-payloads/.incoming/*/*-*")]
+
+
 def test_what_was_erased_since_goes_from_what_the_copy_feeds(tmp_path: Path) -> None:
     """From its index of words and from its folders, with the event that says so; what is left somewhere is told."""
     source, target = f"sqlite:///{tmp_path}/log.db", f"sqlite:///{tmp_path}/copy.db"

@@ -332,6 +332,7 @@ class SQLiteStore(Store, handles.Resting):
                     note_pending(cursor, end)
                     if self._path is None:
                         note_nothing(cursor)
+                    transaction.publish_payloads()
                 except BaseException:
                     for file in condemned:
                         self._payloads.spare(file)
@@ -340,6 +341,7 @@ class SQLiteStore(Store, handles.Resting):
                     cursor.execute("COMMIT")
                 except sqlite3.Error as error:
                     raise store_error(error, self._place_name, committing=True) from error
+            transaction.release_payloads()
         self._waker.nudge(end)
         return condemned, shared
 
