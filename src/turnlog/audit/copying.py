@@ -8,6 +8,7 @@ source's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from msgspec import Struct
 from turnlog.audit.merkle import Frontier
 from turnlog.audit.tree import PAGE_LEAVES, gain, grow
 from turnlog.digest import sri
-from turnlog.errors import ConflictError, CorruptionError, tell_what_went_in
+from turnlog.errors import ConflictError, CorruptionError, StoreReadOnlyError, tell_what_went_in
 from turnlog.events import ERASURE, Recorded
 from turnlog.projections.checkpoints import CHECKPOINTS, keep, kept
 from turnlog.projections.tree import tree_size
@@ -56,7 +57,8 @@ class CopyReport(Struct, frozen=True, kw_only=True):
         added: number of those that this copy brought.
         known: number of those that were there before.
         erased: number of events that were erased in the source after they had been copied, and now are in the target.
-        remains: what of them is left in files of the target or beside it, one line; None for nothing.
+        remains: what of them, or of what an earlier copy erased there, is left in files of the target or beside it, one
+            line; None for nothing.
         checkpoints: number of signed checkpoints that this copy brought.
         root: the root of the Merkle tree over all of them, as a digest.
         since: number of events that the source's log has grown by meanwhile, and the target lacks.
@@ -102,6 +104,8 @@ class _Copy:
             while stale := self._compare():
                 if left := self._still_there(stale):
                     self._take_away(left)
+            if not self._erased:
+                self._remains = self._left()
             checkpoints = self._checkpoints()
             root = self._root()
             if self._done == self._known:
@@ -253,6 +257,15 @@ class _Copy:
 
         self._remains = self._target.erase(plan, foreseen=stale, until=self._done).remains
         self._erased += len(stale)
+
+    def _left(self) -> str | None:
+        """Go on with what earlier copies have erased and had to leave in files; return what is still left, one line."""
+        with self._target.read() as transaction:
+            if not transaction.last_erasure():
+                return None
+        with suppress(StoreReadOnlyError):  # who may not erase there has not done so
+            return self._target.erase(lambda _: ()).remains
+        return None
 
     def _checkpoints(self) -> int:
         """Copy the signed checkpoints of what is copied, and return how many the target lacked."""
