@@ -535,11 +535,8 @@ class PayloadPlacer:
         Raises:
             StoreDeniedError, StoreBusyError, StoreError: it cannot be looked through.
         """
-        try:
+        with self._looking():
             yield from self._files()
-        except OSError as error:
-            kind = _NOT_DAMAGE.get(error.errno or 0, StoreError)
-            raise kind(f"{str(error.filename or self.folder)!r} cannot be read: {os_reason(error)}") from error
 
     def _files(self) -> Iterator[tuple[Path, bytes | None]]:
         if self.folder is not None and self.folder.is_symlink():
@@ -550,7 +547,7 @@ class PayloadPlacer:
             if path.name == incoming.INCOMING:
                 yield from ((stray, None) for stray in incoming.strays(self.folder))
             elif _FOLDER_NAME.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
-                for file in sorted(path.iterdir()):
+                for file in _listed(path):
                     named = _FILE_NAME.fullmatch(file.name)
                     yield file, bytes.fromhex(path.name + file.name.removesuffix(".zst")) if named else None
             else:
@@ -558,8 +555,21 @@ class PayloadPlacer:
 
     def stats(self) -> tuple[int, int]:
         """Return the number of payload files, and their bytes."""
-        sizes = [path.lstat().st_size for path, hash_ in self.files() if hash_ is not None]
-        return len(sizes), sum(sizes)
+        count = size = 0
+        for path, hash_ in self.files():
+            if hash_ is not None:
+                with self._looking(), suppress(FileNotFoundError):  # an erasure may take it away meanwhile
+                    size += path.lstat().st_size
+                    count += 1
+        return count, size
+
+    @contextmanager
+    def _looking(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            kind = _NOT_DAMAGE.get(error.errno or 0, StoreError)
+            raise kind(f"{str(error.filename or self.folder)!r} cannot be read: {os_reason(error)}") from error
 
     @contextmanager
     def _writing(self) -> Generator[None]:
@@ -572,6 +582,14 @@ class PayloadPlacer:
 def payload_size(payload: Payload) -> int:
     """Return the bytes of a payload, which may be in pieces."""
     return len(payload) if isinstance(payload, bytes) else sum(map(len, payload))
+
+
+def _listed(folder: Path) -> list[Path]:
+    """Return what is in a folder of payload files; nothing where an erasure has taken it away with the last of them."""
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def _file_name(digest: bytes, placement: int) -> str:

@@ -161,6 +161,28 @@ def test_stats_are_of_payload_files(placer: PayloadPlacer) -> None:
     assert placer.stats() == (2, sum(sizes))
 
 
+@pytest.mark.parametrize("step", ["iterdir", "lstat"])
+def test_file_that_is_erased_meanwhile_is_not_looked_at(
+    placer: PayloadPlacer, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """An erasure takes files away, and folders with the last file in them, while somebody looks through them."""
+    _place(placer, LARGE_NOISE)
+    _place(placer, LARGE_TEXT)
+    there = dict(placer.files())
+    gone, kept = there
+    look: Callable[[Path], object] = getattr(Path, step)
+
+    def erased_first(path: Path) -> object:
+        if path in (gone, gone.parent) and gone.exists():
+            gone.unlink()
+            gone.parent.rmdir()
+        return look(path)
+
+    monkeypatch.setattr(Path, step, erased_first)
+    assert placer.stats() == (1, kept.stat().st_size)
+    assert list(placer.files()) == [(kept, there[kept])]
+
+
 def test_small_payloads_make_no_folder(placer: PayloadPlacer) -> None:
     """The folder is made when it is first needed."""
     _place(placer, TEXT)
