@@ -220,12 +220,14 @@ class _Verification:
             return [str(error)]
 
     def _engine(self) -> list[tuple[int | None, str]]:
+        found: list[tuple[int | None, str]] = []
         try:
-            return list(self._store.check())
+            found.extend(self._store.check())  # what comes before an error is in there then
         except NOT_DAMAGE:
             raise
         except StoreError as error:
-            return [(None, str(error))]
+            found.append((None, str(error)))
+        return found
 
     def _engine_damage(self, damage: Iterable[tuple[int | None, str]]) -> None:
         for at, what in damage:

@@ -1,6 +1,6 @@
 """Files and folders of a store: made with exactly the permissions asked for, durable, and opened without waiting.
 
-All functions raise `OSError` as the system gives it; `file_error` makes it turnlog's.
+All functions raise `OSError` as the system gives it; `file_error` and `looking` make it turnlog's.
 """
 
 from __future__ import annotations
@@ -9,15 +9,23 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnlog.errors import NO_SPACE, StoreError, StoreFullError, StoreReadOnlyError, os_reason
+from turnlog.errors import (
+    NO_SPACE,
+    StoreBusyError,
+    StoreDeniedError,
+    StoreError,
+    StoreFullError,
+    StoreReadOnlyError,
+    os_reason,
+)
 
 FILE_MODE = 0o600
 """The permissions of a new store: its owner's alone."""
@@ -27,6 +35,15 @@ NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK})
 """What a file system says that has no hard links, or no more of them for a file."""
+
+NOT_DAMAGE = {
+    errno.EACCES: StoreDeniedError,
+    errno.EPERM: StoreDeniedError,
+    errno.EMFILE: StoreBusyError,
+    errno.ENFILE: StoreBusyError,
+    errno.ENOMEM: StoreBusyError,
+}
+"""Why a file may not be readable now, and sound nonetheless; and what is raised then."""
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -258,6 +275,24 @@ def is_file_of(path: Path, size: int) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+
+@contextmanager
+def looking(place: str | Path) -> Generator[None]:
+    """Raise what the system says of files that are looked at as turnlog's own.
+
+    Args:
+        place: what is named where the system names no file.
+
+    Raises:
+        StoreDeniedError, StoreBusyError: one cannot be read by this user, or now.
+        StoreError: one cannot be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        kind = NOT_DAMAGE.get(error.errno or 0, StoreError)
+        raise kind(f"{str(error.filename or place)!r} cannot be read: {os_reason(error)}") from error
 
 
 def file_error(error: OSError, path: Path) -> StoreError:

@@ -6,7 +6,6 @@ What is read is never believed: a payload has the size and the hash that its eve
 
 from __future__ import annotations
 
-import errno
 import io
 import re
 from binascii import b2a_base64
@@ -25,8 +24,6 @@ from turnlog.errors import (
     CorruptionError,
     ErasedError,
     InputError,
-    StoreBusyError,
-    StoreDeniedError,
     StoreError,
     os_reason,
 )
@@ -34,7 +31,7 @@ from turnlog.events import Event, Seal
 from turnlog.events.sealing import TAG_BYTES, OpenedPayload, sealed_pieces
 from turnlog.model.pieces import byte_pieces, joined
 from turnlog.store import frames, incoming, sealed_payloads
-from turnlog.store.files import OWN, Access, file_error, open_file
+from turnlog.store.files import NOT_DAMAGE, OWN, Access, file_error, looking, open_file
 from turnlog.store.incoming import Incoming
 from turnlog.store.objects import Objects
 from turnlog.store.values import NO_PAYLOAD, NewPayload, Payload, Placement
@@ -63,15 +60,6 @@ FILES = tuple(INLINE_FORM)
 _PIECE_BYTES = 1024 * 1024
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}")
 _FILE_NAME = re.compile(r"[0-9a-f]{62}(\.zst)?")
-
-_NOT_DAMAGE = {
-    errno.EACCES: StoreDeniedError,
-    errno.EPERM: StoreDeniedError,
-    errno.EMFILE: StoreBusyError,
-    errno.ENFILE: StoreBusyError,
-    errno.ENOMEM: StoreBusyError,
-}
-"""Why a file may not be readable now, and sound nonetheless; and what is raised then."""
 
 _UNREADABLE = (OSError, ValueError, zstandard.ZstdError)
 """What is raised where something is wrong with a payload."""
@@ -516,15 +504,24 @@ class PayloadPlacer:
             return incoming.collect(self.folder, is_referenced)
 
     def needs_collecting(self) -> bool:
-        """Tell whether a process that died has left anything to collect. Cheap, and needs no lock."""
-        return self.folder is not None and incoming.needs_collecting(self.folder)
+        """Tell whether a process that died has left anything to collect. Cheap, and needs no lock.
+
+        Raises:
+            StoreDeniedError, StoreBusyError, StoreError: the folder cannot be looked through.
+        """
+        with looking(self.folder or ""):
+            return self.folder is not None and incoming.needs_collecting(self.folder)
 
     def pending_hashes(self) -> set[bytes]:
         """Return the payload hashes (32 bytes) of all files that are on their way in, or were when their process died.
 
         A file in `files` that no event needs, and that is in this set, belongs to an append that is not committed.
+
+        Raises:
+            StoreDeniedError, StoreBusyError, StoreError: the folder cannot be looked through.
         """
-        return incoming.pending_hashes(self.folder) if self.folder is not None else set()
+        with looking(self.folder or ""):
+            return incoming.pending_hashes(self.folder) if self.folder is not None else set()
 
     def files(self) -> Iterator[tuple[Path, bytes | None]]:
         """Iterate over the payload folder: each payload file with its hash (32 bytes), and with None all else there.
@@ -535,7 +532,7 @@ class PayloadPlacer:
         Raises:
             StoreDeniedError, StoreBusyError, StoreError: it cannot be looked through.
         """
-        with self._looking():
+        with looking(self.folder or ""):
             yield from self._files()
 
     def _files(self) -> Iterator[tuple[Path, bytes | None]]:
@@ -558,18 +555,10 @@ class PayloadPlacer:
         count = size = 0
         for path, hash_ in self.files():
             if hash_ is not None:
-                with self._looking(), suppress(FileNotFoundError):  # an erasure may take it away meanwhile
+                with looking(path), suppress(FileNotFoundError):  # an erasure may take it away meanwhile
                     size += path.lstat().st_size
                     count += 1
         return count, size
-
-    @contextmanager
-    def _looking(self) -> Generator[None]:
-        try:
-            yield
-        except OSError as error:
-            kind = _NOT_DAMAGE.get(error.errno or 0, StoreError)
-            raise kind(f"{str(error.filename or self.folder)!r} cannot be read: {os_reason(error)}") from error
 
     @contextmanager
     def _writing(self) -> Generator[None]:
@@ -606,6 +595,6 @@ def _unreadable(error: Exception, event_id: str, global_position: int | None) ->
     subject = f"payload of event {event_id!r} cannot be read"
     if not isinstance(error, OSError):
         return CorruptionError(f"{subject}: {error}", global_position=global_position)
-    if (kind := _NOT_DAMAGE.get(error.errno or 0)) is not None:
+    if (kind := NOT_DAMAGE.get(error.errno or 0)) is not None:
         return kind(f"{subject}: {os_reason(error)}")
     return CorruptionError(f"{subject}: {os_reason(error)}", global_position=global_position)

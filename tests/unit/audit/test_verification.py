@@ -1,5 +1,7 @@
 """Verification: what it reads and counts, how it gets on with others, how it mends; `tests/faults` has the rest."""
 
+import errno
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -214,6 +216,37 @@ def test_events_behind_pages_that_cannot_be_read_are_read(file_log: TurnLog, sto
     lost = [damage for damage in report.damage if "cannot be read" in damage.what]
     assert lost
     assert 560 < report.events < 601
+
+
+_GONE = "cannot be read: input/output error"
+_STRAY = "payload file log.db-payloads/stray belongs to no event"
+
+
+@pytest.mark.parametrize(
+    ("place", "step", "of", "whats"),
+    [
+        (Path, "iterdir", "log.db-payloads/.incoming", [f"'log.db-payloads/.incoming' {_GONE}"]),
+        (Path, "exists", "log.db-wal", [f"'log.db-wal' {_GONE}"]),
+        (os, "pread", "log.db", [f"'log.db' {_GONE}"] * 2),  # where the schema is looked at, and the end of the file
+        (os, "open", "log.db-wal", [f"write-ahead log: it {_GONE}", _STRAY]),
+    ],
+)
+def test_file_that_the_disk_does_not_give_is_damage(
+    story: TurnLog, monkeypatch: pytest.MonkeyPatch, place: object, step: str, of: str, whats: list[str]
+) -> None:
+    """It is told with its name, and with what was found before; no error of Python ends the verification."""
+    above = Path(story.store.file or "").parent
+    (above / "log.db-payloads" / "stray").touch()
+    read_: Callable[..., Any] = getattr(place, step)
+
+    def read(file: Path | str | int, *rest: Any, **options: Any) -> Any:
+        name = os.readlink(f"/proc/self/fd/{file}") if isinstance(file, int) else str(file)
+        if name == str(above / of):
+            raise OSError(errno.EIO, "Input/output error", name)
+        return read_(file, *rest, **options)
+
+    monkeypatch.setattr(place, step, read)
+    assert [damage.what.replace(f"{above}/", "") for damage in story.verify().damage] == whats
 
 
 def test_one_unreadable_event_does_not_hide_others(story: TurnLog, poke: Poke) -> None:

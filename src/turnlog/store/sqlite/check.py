@@ -37,7 +37,7 @@ def engine_damage(
     if path is not None:
         wal = path.with_name(path.name + "-wal")
         if wal.exists():
-            yield from (f"write-ahead log: {what}" for what in dropped_commits(wal))
+            yield from dropped_commits(wal)
         yield from _bytes_behind(path, reading)
     with reading() as transaction:
         for statement in _integrity_checks(transaction, tables):

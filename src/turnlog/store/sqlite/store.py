@@ -21,6 +21,7 @@ from turnlog.errors import (
 )
 from turnlog.events import Recorded, Seal, Seals
 from turnlog.sources import Sources
+from turnlog.store.files import looking
 from turnlog.store.gate import Gate
 from turnlog.store.interface import Store
 from turnlog.store.locks import LOCKS_SUFFIX, FileLocks, MemoryLocks
@@ -447,7 +448,7 @@ class SQLiteStore(Store, handles.Resting):
         """Iterate over damage that only the engine can see: pages, write-ahead log, files that belong to nothing."""
         from turnlog.store.sqlite.check import engine_damage  # noqa: PLC0415 - few processes check anything
 
-        with self._gate.enter(), converted(self._place_name):
+        with self._gate.enter(), converted(self._place_name), looking(self._place_name):
             for what in engine_damage(
                 self._path, self._payloads, self._reading, self._under_lock, self._place, self._tables()
             ):
@@ -457,7 +458,7 @@ class SQLiteStore(Store, handles.Resting):
         """Return what is not as it should be of tables, indexes, triggers, version and settings."""
         from turnlog.store.sqlite.check import schema_damage  # noqa: PLC0415 - as above
 
-        with self.read() as transaction:
+        with self.read() as transaction, looking(self._place_name):
             return schema_damage(transaction, self._expected, self._projections, self._sides, self._path)
 
     def unread(self) -> list[str]:
@@ -480,7 +481,8 @@ class SQLiteStore(Store, handles.Resting):
             stored = transaction.stored_payload_bytes()
         file_count, file_bytes = self._payloads.stats()
         parts = (self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")) if self._path else ()
-        database_bytes = sum(part.stat().st_size for part in parts if part.exists())
+        with looking(self._place_name):
+            database_bytes = sum(part.stat().st_size for part in parts if part.exists())
         return StoreStats(
             events=events,
             payload_bytes=payload_bytes,
