@@ -7,6 +7,7 @@ That is encrypted under a key in memory: a request may be sealed in the log, and
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -210,10 +211,14 @@ class _Kept:
         place = self._places.get(call)
         if place is None or self._file is None or self._cipher is None:
             return None
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as below
+
         start, size, nonce = place
-        self._file.seek(start)
-        frame = self._cipher.decrypt(nonce, self._file.read(size), None)
-        return Body(self._decompressor.decompress(frame, max_output_size=REQUEST_BYTES_MAX))
+        # What is wrong with a temporary file says nothing of the log: it is read there again.
+        with suppress(OSError, InvalidTag):
+            frame = self._cipher.decrypt(nonce, os.pread(self._file.fileno(), size, start), None)
+            return Body(self._decompressor.decompress(frame, max_output_size=REQUEST_BYTES_MAX))
+        return None
 
     def put(self, call: str, kept: Body, base: str | None) -> None:
         """Keep a request, and let go of others for it."""
@@ -234,7 +239,8 @@ class _Kept:
 
     def _write(self, call: str, kept: bytes) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed with the requests
+            # Without a buffer, which would keep what there was no space for.
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it is closed with the requests
         if self._file_end > FILE_BYTES_MAX:
             self._file.truncate(0)
             self._file_end, self._places = 0, Recent[_Place]()
@@ -244,11 +250,9 @@ class _Kept:
             self._cipher = AESGCM(AESGCM.generate_key(256))
         nonce = next(self._nonces).to_bytes(12)
         sealed = self._cipher.encrypt(nonce, self._compressor.compress(kept), None)
-        self._file.seek(self._file_end)
-        self._file.write(sealed)
-        self._file.flush()
-        self._places.put(call, (self._file_end, len(sealed), nonce))
-        self._file_end += len(sealed)
+        if os.pwrite(self._file.fileno(), sealed, self._file_end) == len(sealed):
+            self._places.put(call, (self._file_end, len(sealed), nonce))
+            self._file_end += len(sealed)
 
     def close(self) -> None:
         """Let go of the file."""
