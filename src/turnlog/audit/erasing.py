@@ -81,8 +81,9 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         others: ids of events of topics of your own that cite one of the turns. They are not erased.
         alike: subjects that are spelled as the one that was asked for, but for case, blanks or how Unicode composes
             their characters. Nothing of them is erased.
-        undecided: ids of lines of imported transcripts, such as titles of sessions, that name a line which is not in
-            the log, and no session: nobody can tell whether they are of the turns. They are not erased.
+        undecided: ids of lines of imported transcripts of which nobody can tell whether they are of the turns: such as
+            titles of sessions that name a line which is not in the log, and no session; and lines that would have to be
+            compared with one of the turns, where the payload of either is damaged. They are not erased.
         payload_bytes: bytes of the payloads.
         files_removed: number of payload files that were removed.
         files_shared: number of payload files that are kept, because other events have the same payload.

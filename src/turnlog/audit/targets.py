@@ -110,8 +110,9 @@ class Targets:
         others: ids of events of other people's topics that cite one of the turns. They are told, and stay.
         unseen: ids of sealed turns of which nobody can tell without keys whether they are of the subject.
         alike: other subjects that differ from the wanted one by case, blanks or how Unicode composes characters.
-        undecided: lines of transcripts that belong to no turn and to no session, by id, each with the lines that it
-            names, of which none is in the log: what they say may be of the turns. They are told, and stay.
+        undecided: lines of transcripts that may say something of the turns, by id. They are told, and stay. One kind
+            belongs to no turn and to no session, each with the lines that it names, of which none is in the log. Of
+            the others the payload is damaged, or that of a turn of their session.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -136,6 +137,8 @@ class Targets:
         """Those of the turns: lines of them may be another package's."""
         self._texts: set[str] = set()
         """What the turns that came from transcripts say, with even blanks."""
+        self._is_unread = False
+        """Whether what one of these says is damaged, so that nobody can tell what repeats it."""
         self._in_thread: dict[str, int] = {}
         """The streams of the threads that are wanted, each with the first position that is of them."""
 
@@ -232,7 +235,9 @@ class Targets:
             self._uuids.update(uuid.encode() for uuid in origin.ids if uuid)
             if isinstance(origin.session, str):
                 self._sessions.add(origin.session)
-            self._texts.update(map(_even, json_strings(transaction.payload(turn) or b"", without=_NO_TEXT)))
+            said = _payload(transaction, turn)
+            self._is_unread |= said is None
+            self._texts.update(map(_even, json_strings(said or b"", without=_NO_TEXT)))
             self._texts.discard("")
 
     def _note_cited(self, transaction: ReadTransaction, turn: Recorded, relation: str, noted: set[str]) -> None:
@@ -331,24 +336,33 @@ class Targets:
             return True
         if line.unreadable:
             return False
-        meta = _line(line)
-        if meta.get("session") in self._sessions and _says_what_about(transaction, line):
+        is_of_session = _session(_line(line)) in self._sessions
+        if is_of_session and _says_what_about(transaction, line):
             return True
         if turn is not None and turn not in self._before:
             return False
-        payload = transaction.payload(line) or b""
-        if turn is None:
-            if self._wanted.scope != "turn" and meta.get("session") in self._sessions:
-                return True
-            # Some lines belong to no turn, and repeat what was said in one: they name its line, or only its session.
-            named = {*_UUID.findall(payload)} - {_name_of(line)}
-            if not self._uuids.isdisjoint(named):
-                return True
-            if named and "session" not in meta and format_of(line.header.topic) in self._formats:
-                self.undecided[line.header.id] = named
-        if meta.get("session") not in self._sessions:
+        if turn is None and is_of_session and self._wanted.scope != "turn":
+            return True
+        return self._says_of_them(transaction, line, is_of_session=is_of_session)
+
+    def _says_of_them(self, transaction: ReadTransaction, line: Recorded, *, is_of_session: bool) -> bool:
+        """Tell by what a line says whether it names or repeats one of the turns; note where nobody can tell."""
+        payload = _payload(transaction, line)
+        # Some lines belong to no turn, and repeat what was said in one: they name its line, or only its session.
+        may_name = line.header.cited("turn") is None
+        is_of_any = may_name and "session" not in _line(line) and format_of(line.header.topic) in self._formats
+        named = {*_UUID.findall(payload or b"")} - {_name_of(line)} if may_name else set[bytes]()
+        if not self._uuids.isdisjoint(named):
+            return True
+        if is_of_any and (named or payload is None):
+            self.undecided[line.header.id] = named
+        if not is_of_session:
             return False
-        return any(map(self._repeats, map(_even, json_strings(payload, without=_NO_TEXT))))
+        if any(map(self._repeats, map(_even, json_strings(payload or b"", without=_NO_TEXT)))):
+            return True
+        if self._is_unread or payload is None:
+            self.undecided[line.header.id] = set()
+        return False
 
     def _repeats(self, said: str) -> bool:
         """Tell whether something that is said, with even blanks, repeats a text of the turns, or its beginning."""
@@ -370,13 +384,24 @@ def _says_what_about(transaction: ReadTransaction, line: Recorded) -> bool:
     """Tell whether a line of a session says what all of it is about, in whatever turn that was said."""
     if line.header.topic.partition(".")[2] not in _OF_A_SESSION:
         return False
+    payload = _payload(transaction, line)
+    if payload is None:
+        return True  # it may
     try:
-        said = _fields.decode(transaction.payload(line) or b"")
+        said = _fields.decode(payload)
         changed = said.get("$set")  # as Gemini CLI writes it
         told = said if changed is None else _fields.decode(changed)
     except msgspec.DecodeError:
         return False
     return any(bytes(told.get(name, b""))[:1] == b'"' and bytes(told[name]) != b'""' for name in _ABOUT)
+
+
+def _payload(transaction: ReadTransaction, recorded: Recorded) -> bytes | None:
+    """Return what an event says; None where that is damaged: it can be erased nonetheless."""
+    try:
+        return transaction.payload(recorded) or b""
+    except CorruptionError:
+        return None
 
 
 def _even(text: str) -> str:
@@ -398,6 +423,11 @@ def _name_of(line: Recorded) -> bytes | None:
     meta = _line(line)
     name = meta.get("uuid") or meta.get("id")
     return name.encode() if isinstance(name, str) else None
+
+
+def _session(meta: Mapping[str, object]) -> str | None:
+    session = meta.get("session")
+    return session if isinstance(session, str) else None
 
 
 def _line(line: Recorded) -> Mapping[str, object]:

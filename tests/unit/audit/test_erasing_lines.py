@@ -7,8 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.rewriting import without_triggers
 
 from turnlog import TurnLog
+from turnlog.record import Note
 
 SAID = "KELLERX is ill\nand has  the clap"
 SESSION = str(UUID(int=99))
@@ -83,6 +85,64 @@ def test_nothing_is_undecided_where_what_is_erased_came_from_elsewhere(log: Turn
     imported(log, tmp_path, title(7))
     turn = log.add_turn("of something else")
     assert log.erase(turn=turn.id, reason="asked").undecided == ()
+
+
+def damage(path: Path, event_id: str) -> None:
+    """Have the payload of an event be another one."""
+    with without_triggers(path) as connection:
+        changed = connection.execute(
+            "UPDATE stored_events SET payload = substr(payload, 1, length(payload) - 1) WHERE event_id = ?", (event_id,)
+        )
+        assert changed.rowcount == 1
+
+
+@pytest.fixture
+def beside(file_log: TurnLog, tmp_path: Path) -> tuple[str, str, str]:
+    """Give the turns of a session, and the lines beside them: what was asked last, and what waited to be asked."""
+    prompt = {"type": "last-prompt", "lastPrompt": SAID, "sessionId": SESSION}
+    queued = {"type": "queue-operation", "operation": "enqueue", "content": "Else.", "sessionId": SESSION}
+    turn, _ = imported(file_log, tmp_path, prompt, queued)
+    [last] = file_log.events(topics="claude-code.last-prompt")
+    [waiting] = file_log.events(topics="claude-code.queue-operation")
+    return turn, last.header.id, waiting.header.id
+
+
+@pytest.mark.parametrize("scope", ["turn", "thread"])
+@pytest.mark.parametrize("damaged", [0, 1, 2])
+def test_what_is_damaged_is_erased(
+    file_log: TurnLog, store_path: Path, beside: tuple[str, str, str], damaged: int, scope: str
+) -> None:
+    """Of a line that has to be compared with what is damaged nobody can tell whether it repeats it: that is told."""
+    turn, last, waiting = beside
+    damage(store_path, beside[damaged])
+    report = file_log.erase(**{scope: turn}, reason="asked")
+    assert turn in report.turns
+    goes, told = {0: ((), (last, waiting)), 1: ((), (last,)), 2: ((last,), (waiting,))}[damaged]
+    if scope == "thread":
+        goes, told = (last, waiting), ()
+    assert sorted({last, waiting}.intersection(report.lines)) == sorted(goes)
+    assert sorted(report.undecided) == sorted(told)
+    assert file_log.verify().clean == (damaged == 0 or scope == "thread")
+
+
+def test_title_that_is_damaged_goes_with_its_session(file_log: TurnLog, store_path: Path, tmp_path: Path) -> None:
+    """Whatever else it says; one that names no session is told."""
+    turn, _ = imported(file_log, tmp_path, {**title(1), "sessionId": SESSION}, title(7))
+    named, other = (event.header.id for event in file_log.events(topics="claude-code.summary"))
+    damage(store_path, named)
+    damage(store_path, other)
+    report = file_log.erase(turn=turn, reason="asked")
+    assert named in report.lines
+    assert report.undecided == (other,)
+
+
+def test_line_of_no_session_that_can_be_is_passed_by(log: TurnLog, tmp_path: Path) -> None:
+    """As somebody else's log may have it."""
+    turn, _ = imported(log, tmp_path)
+    [odd] = log.add_group([Note(topic="claude-code.odd", payload=b'"x"', meta={"session": [SESSION]})])
+    report = log.erase(thread=turn, reason="asked")
+    assert turn in report.turns
+    assert odd.header.id not in (*report.lines, *report.undecided)
 
 
 @pytest.mark.parametrize("between", [" ", "\r\n", "\n\n  ", "\u2028"])

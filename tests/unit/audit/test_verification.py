@@ -240,7 +240,7 @@ def test_file_that_the_disk_does_not_give_is_damage(
     read_: Callable[..., Any] = getattr(place, step)
 
     def read(file: Path | str | int, *rest: Any, **options: Any) -> Any:
-        name = os.readlink(f"/proc/self/fd/{file}") if isinstance(file, int) else str(file)
+        name = str(Path(f"/proc/self/fd/{file}").readlink() if isinstance(file, int) else file)
         if name == str(above / of):
             raise OSError(errno.EIO, "Input/output error", name)
         return read_(file, *rest, **options)

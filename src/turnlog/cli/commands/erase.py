@@ -338,8 +338,9 @@ def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedStat
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
     if report.undecided:
-        titles = count(len(report.undecided), "imported title")
-        facts.append(("not erased", f"{titles} of a line that is not here: nobody can tell whether it is of this"))
+        are = "it is" if len(report.undecided) == 1 else "they are"
+        lines = count(len(report.undecided), "imported line")
+        facts.append(("not erased", f"{lines}: what would tell whether {are} of this is not here, or damaged"))
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts], cut=False)
 
 
