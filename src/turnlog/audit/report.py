@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from turnlog.errors import (
@@ -127,6 +129,14 @@ class Findings:
         """Put what was found since there were `start` findings into the order of the log."""
         if self.count > start + 1:
             self._damage[start:] = sorted(self._damage[start:], key=lambda damage: damage.global_position or 0)
+
+    def found_since(self, start: int) -> list[Damage]:
+        """Return what was found since there were `start` findings, as far as it is listed."""
+        return self._damage[start:]
+
+    def take_back(self, findings: Collection[Damage]) -> None:
+        """Take back what has turned out to be none."""
+        self._damage = [damage for damage in self._damage if damage not in findings]
 
     @property
     def count(self) -> int:

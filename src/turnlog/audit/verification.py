@@ -21,7 +21,7 @@ from turnlog.audit.contents import Contents
 from turnlog.audit.erasures import Erasures
 from turnlog.audit.known import Known
 from turnlog.audit.projections import damaged_projections
-from turnlog.audit.report import NOT_DAMAGE, Findings, VerifyReport, shown
+from turnlog.audit.report import NOT_DAMAGE, Damage, Findings, VerifyReport, shown
 from turnlog.audit.requests import Requests
 from turnlog.audit.rows import Row, examine, plain
 from turnlog.audit.threads import Threads
@@ -132,6 +132,15 @@ def _leaf(row: StoredRow, looked_at: Row | None) -> Leaf:
     return row.global_position, digest, row.arrival if type(row.arrival) is int else -1
 
 
+def _is_erased(transaction: ReadTransaction, at: int) -> bool:
+    """Tell whether an event is erased; not of one that cannot be read."""
+    try:
+        found = transaction.at_global(at)
+    except CorruptionError:
+        return False
+    return found is not None and found.erased
+
+
 class _Verification:
     def __init__(  # noqa: PLR0913, PLR0917 - what a verification is made of
         self,
@@ -158,6 +167,8 @@ class _Verification:
         self._citations = Citations(known, findings)
         self._contents = Contents(requests, findings)
         self._erasures = Erasures(scratch, known, findings)
+        self._doubtful: dict[int, list[Damage]] = {}
+        """What is wrong with payloads, by global position: an erasure may have taken away what is a file."""
         self._after = _POSITION_MIN
         self._expected = 1
         """The global position that the next event should have."""
@@ -412,10 +423,13 @@ class _Verification:
         if recorded.erased or not row.has_private or row.row.placement == _ERASED:
             return
         self._findings.at(recorded.global_position, recorded.header.id)
+        before = self._findings.count
         try:
             self._contents.check(transaction, row, cites=cites)
         except Exception as error:  # noqa: BLE001 - as above
             self._wrong("its payload cannot be checked", error)
+        if found := self._findings.found_since(before):
+            self._doubtful[recorded.global_position] = found
 
     def _wrong(self, what: str, error: Exception) -> None:
         """Note what was raised as damage, unless it says nothing of what is stored."""
@@ -425,8 +439,15 @@ class _Verification:
         self._findings.add(f"{what}: {name}{error}")
 
     def _told_erasures(self) -> None:
+        """Tell of what was erased on nobody's word, and of nothing that was erased while it was read.
+
+        A payload that is a file, or an object, goes behind the erasure, and older snapshots have its event still.
+        """
         try:
             with self._store.read() as transaction:
+                for at, found in self._doubtful.items():
+                    if _is_erased(transaction, at):
+                        self._findings.take_back(found)
                 self._erasures.report(transaction)
         except NOT_DAMAGE:
             raise

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 
 from turnlog import TurnLog
 from turnlog.audit import Damage, VerifyReport
+from turnlog.audit.contents import Contents
 from turnlog.audit.report import DAMAGE_MAX
 from turnlog.audit.verification import PAGE_EVENTS
 from turnlog.store.folding import TRIES_MAX, Refolding
@@ -333,6 +335,28 @@ def test_what_is_erased_while_a_log_is_verified_is_no_damage(marked: TurnLog) ->
 
     assert marked.verify(progress=erase).clean
     assert erased == [PAGE_EVENTS]
+
+
+def test_file_that_goes_while_a_log_is_verified_is_no_damage(
+    story: TurnLog, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An erasure that waits no longer for a reader of an older state takes the file away that this one looks for."""
+    document, other = story.turn("main"), story.add_turn(TEXT + "other")
+    folder = store_path.with_name("log.db-payloads")
+    remains: list[str | None] = []
+    check = Contents.check
+
+    def erase_first(*args: Any, **options: Any) -> None:
+        if not remains:
+            with TurnLog.open(f"sqlite:///{store_path}", busy_timeout_s=0.1) as again:
+                remains.append(again.erase(turn=document.id, reason="asked").remains)
+            shutil.rmtree(folder)
+        check(*args, **options)
+
+    monkeypatch.setattr(Contents, "check", erase_first)
+    damage = story.verify().damage
+    assert "older state" in (remains[0] or "")
+    assert [(each.event_id, "no such file" in each.what) for each in damage] == [(other.id, True)]
 
 
 def test_what_is_erased_while_tables_are_made_anew_does_not_come_back(marked: TurnLog) -> None:
