@@ -30,6 +30,7 @@ from turnlog.events import (
     TOOL_CALL,
     TOOL_END,
     TURN,
+    Arrival,
     Recorded,
     Seals,
     cite,
@@ -84,6 +85,8 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
         undecided: ids of lines of imported transcripts of which nobody can tell whether they are of the turns: such as
             titles of sessions that name a line which is not in the log, and no session; and lines that would have to be
             compared with one of the turns, where the payload of either is damaged. They are not erased.
+        unseen: ids of sealed turns of another log of which nobody can tell without its keys whether they are of the
+            subject. They are not erased.
         payload_bytes: bytes of the payloads.
         files_removed: number of payload files that were removed.
         files_shared: number of payload files that are kept, because other events have the same payload.
@@ -116,6 +119,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True):
     others: tuple[str, ...] = ()
     alike: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
     payload_bytes: int = 0
     files_removed: int = 0
     files_shared: int = 0
@@ -300,7 +304,7 @@ class Search:
         """
         after, self._end = self._end, transaction.log_end()
         self._targets.find(transaction, after)
-        if self._targets.unseen:
+        if any(turn.arrival != Arrival.GUEST for turn in self._targets.unseen.values()):
             raise SealError(
                 f"whose turns are sealed cannot be seen, and nothing was erased: {_why_closed(transaction)}"
             )
@@ -376,6 +380,7 @@ class Search:
             others=tuple(dict.fromkeys(targets.others)),
             alike=tuple(sorted(targets.alike)),
             undecided=tuple(targets.undecided),
+            unseen=tuple(targets.unseen),
             payload_bytes=sum(event.size or event.stored_size or 0 for event in found),
             files_removed=0 if files is None else files.removed,
             files_shared=0 if files is None else files.shared,

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Literal
 from unicodedata import normalize
 
 import msgspec
 from msgspec import Raw, Struct
 
-from turnlog.errors import CorruptionError
+from turnlog.errors import CorruptionError, SealError
 from turnlog.events import (
     BOOKMARK,
     CALL,
@@ -108,7 +109,7 @@ class Targets:
         turns: the turns themselves, by id; erased ones too.
         carrying: the other events, by id; erased ones too.
         others: ids of events of other people's topics that cite one of the turns. They are told, and stay.
-        unseen: ids of sealed turns of which nobody can tell without keys whether they are of the subject.
+        unseen: sealed turns of which nobody can tell without keys whether they are of the subject, by id.
         alike: other subjects that differ from the wanted one by case, blanks or how Unicode composes characters.
         undecided: lines of transcripts that may say something of the turns, by id. They are told, and stay. One kind
             belongs to no turn and to no session, each with the lines that it names, of which none is in the log. Of
@@ -121,7 +122,7 @@ class Targets:
         self.turns: dict[str, Recorded] = {turn.header.id: turn for turn in wanted.turns}
         self.carrying: dict[str, Recorded] = {event.header.id: event for event in wanted.carrying}
         self.others: list[str] = []
-        self.unseen: set[str] = set()
+        self.unseen: dict[str, Recorded] = {}
         self.alike: set[str] = set()
         self.undecided: dict[str, set[bytes]] = {}
         self._below: dict[str, int] = {}
@@ -201,10 +202,10 @@ class Targets:
         if not closed:
             return
         # Where a key is not here, a tag still stands for the subject.
-        if transaction.seals is None or not has_keys(transaction):
-            self.unseen.update(turn.header.id for turn in closed)
+        tag = _tag_of(transaction, subject)
+        if tag is None:
+            self.unseen.update((turn.header.id, turn) for turn in closed)
             return
-        tag = transaction.seals.tag("subject", subject)
         for turn in closed:
             if turn.sealed is not None and turn.sealed.tags.get("subject") == tag:
                 self._add_turn(turn)
@@ -373,6 +374,15 @@ class Targets:
             (len(text) >= _TEXT_MIN and text in said) or (len(beginning) >= _TEXT_MIN and text.startswith(beginning))
             for text in self._texts
         )
+
+
+def _tag_of(transaction: ReadTransaction, subject: str) -> str | None:
+    """Return what stands for a subject in what is sealed; None where the keys are not here."""
+    if transaction.seals is None or not has_keys(transaction):
+        return None
+    with suppress(SealError):  # there are none, and of this log nothing is sealed
+        return transaction.seals.tag("subject", subject)
+    return None
 
 
 def _is_claim(by: Recorded, of: Recorded | None) -> bool:

@@ -9,6 +9,7 @@ that is sealed, else under that of what has no subject, so that it outlives the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from turnlog.errors import SealError
@@ -86,6 +87,9 @@ def key_after(transaction: ReadTransaction, cited: Iterable[Recorded]) -> DataKe
 def key_about(transaction: ReadTransaction, concerned: Sequence[Recorded], subject: str | None) -> DataKey | None:
     """Return the key of an event that says why something is held or erased; None where it is not sealed.
 
+    In a log of which nothing is sealed it has that of a sealed event of another log, if that is here: without it too
+    such an event can be held and erased.
+
     Args:
         transaction: the snapshot to read from.
         concerned: the events that it is about.
@@ -94,7 +98,11 @@ def key_about(transaction: ReadTransaction, concerned: Sequence[Recorded], subje
     Raises:
         SealError: the keys are not here.
     """
-    if subject is not None and transaction.seal_policy() is not None:
+    if transaction.seal_policy() is None:
+        with suppress(SealError):
+            return key_of_sealed(transaction, concerned)
+        return None
+    if subject is not None:
         return checked_seals(transaction).make(None)
     return key_beside(transaction, concerned)
 

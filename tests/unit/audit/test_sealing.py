@@ -1237,6 +1237,28 @@ def test_sealed_events_are_guests_of_another_log(
         log.add_turn("may be that one", bookmark="on")
 
 
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_sealed_guests_keep_no_subject_from_being_erased(closed: TurnLog, tmp_path: Path, *, has_folder: bool) -> None:
+    """Whose they are cannot be seen without their keys, and is told; a hold on a subject holds each of them."""
+    file = exported(closed)
+    keys = seals_in(tmp_path / "none") if has_folder else None
+    with opened(tmp_path / "other.db", keys) as other:
+        turn = other.add_turn("mine", subject="Ben")
+        held = other.add_turn("held", subject="Cat")
+        other.import_turnlog(file)
+        sealed = [event.header.id for event in other.events(topics=TURN) if event.sealed]
+        assert ADA in sealed
+        other.holds.set("case", subject="Cat")
+        report = other.erase(subject="Ben", reason="asked")
+        assert (report.turns, report.unseen) == ((turn.id,), tuple(sealed))
+        with pytest.raises(SealError, match="'case'"):
+            other.erase(turn=sealed[0], reason="asked")
+        other.holds.release("case")
+        assert other.erase(turn=sealed[0], reason="asked").turns == (sealed[0],)
+        assert other.verify().clean
+        assert not other.turn(held.id).erased
+
+
 def test_plain_log_is_imported_into_a_sealed_one(log: TurnLog, tmp_path: Path) -> None:
     """Its events are what they are; what is recorded here for it is sealed."""
     with opened(tmp_path / "plain.db") as plain:

@@ -274,6 +274,9 @@ def _write_report(report: ErasureReport, common: Common, feeds: Sequence[FeedSta
     for subject in () if common.json else report.alike:
         spelled = "" if subject.isascii() else f" ({subject!a})"
         note(f"there is a subject {one_line(repr(subject))}{spelled} that is spelled otherwise, and is not erased")
+    if report.unseen and not common.json:
+        turns = count(len(report.unseen), "sealed turn")
+        note(f"{turns} of another log may be of it too: that cannot be seen without its keys, and they are not erased")
     _tell_at_work(report)
     if report.remains is not None:
         note(report.remains)
