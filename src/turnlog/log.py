@@ -1368,12 +1368,16 @@ class TurnLog:
             HoldError: a hold was set meanwhile. Nothing was erased.
         """
         self._refuse(events.ERASURE, reason=reason, by=by)
-        report = audit.retaining.retain(
-            self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources
-        )
+        try:
+            report = audit.retaining.retain(
+                self.store, older_than, reason=reason, by=by, dry_run=dry_run, sources=self._sources
+            )
+        finally:
+            # Also where it came to no end: it may be erased by then.
+            if not dry_run:
+                self._forget()
         if dry_run:
             return report
-        self._forget()
         erasure = self._erased_beside(report.erasure or audit.erasing.ErasureReport())
         if report.erasure is None and erasure.remains is None:
             return report

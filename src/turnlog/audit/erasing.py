@@ -335,9 +335,8 @@ class Search:
         seen = self._seen
         if seen is not None and any(turn.global_position > seen for turn in self._targets.turns.values()):
             raise GoneOnError("turns of it came since you have looked, and nothing was erased: look again")
-        # What somebody else has erased meanwhile is erased.
-        now = (transaction.at_global(event.global_position) for event in self._targets.all)
-        return [event for event in now if event is not None and not event.erased]
+        # What somebody else has erased meanwhile is erased. Nothing else of an event changes: one is in memory once.
+        return [event for event in self._targets.all if not _is_gone(transaction, event)]
 
     def report(
         self,
@@ -393,6 +392,11 @@ class Search:
             seen=self.until if dry_run else 0,
             dry_run=dry_run,
         )
+
+
+def _is_gone(transaction: ReadTransaction, event: Recorded) -> bool:
+    now = transaction.at_global(event.global_position)
+    return now is None or now.erased
 
 
 def _at_work(store: Store, chosen: Sequence[Recorded]) -> list[str]:

@@ -937,6 +937,31 @@ def test_caches_of_this_process_are_dropped(log: TurnLog, tmp_path: Path) -> Non
     assert log.store._appender._known.heads == {}
 
 
+@pytest.mark.parametrize(
+    "stopping",
+    [
+        lambda log, turn: log.erase(turn=turn, reason="asked"),
+        lambda log, _: log.retain(timedelta(microseconds=1), dry_run=False, reason="old"),
+    ],
+    ids=["erase", "retain"],
+)
+def test_caches_are_dropped_where_an_interrupt_comes_behind_the_erasure(
+    log: TurnLog, monkeypatch: pytest.MonkeyPatch, stopping: Callable[[TurnLog, str], object]
+) -> None:
+    """It is erased by then: a process that goes on shows nothing of it."""
+    turn = log.add_turn("said", bookmark="main")
+    assert log.context(turn.id).messages[0].content
+
+    def stopped(_wait_s: float) -> str | None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log.store, "_scrub", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        stopping(log, turn.id)
+    assert not log._projector._kept
+    assert log.context(turn.id).messages[0].erased
+
+
 def test_store_in_memory_can_be_erased_from() -> None:
     """There are no files; all else is the same."""
     with TurnLog.open("memory://") as log:
