@@ -1,8 +1,8 @@
-"""Toolboxes, adapters and middleware that return what they should not: nothing else is lost for it."""
+"""Toolboxes, adapters, middleware and callbacks that give what they should not: nothing else is lost for it."""
 
 import asyncio
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -11,10 +11,11 @@ from msgspec import Raw
 from tests.agent.running import results, run
 from tests.agent.scripted import MODEL, Scripted, _Reader, call, say  # pyright: ignore[reportPrivateUsage]
 
-from turnlog import MetaError, RunError, Text, TurnLog
+from turnlog import ContentError, MetaError, RunError, Text, TurnLog
 from turnlog.agent.middleware import CallModel, ModelCall
+from turnlog.agent.opening import Attached
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.model import CallError, Document, Native, Response, Source, Tool, ToolUse, Usage
+from turnlog.model import CallError, ContextWindow, Document, Native, Response, Source, Tool, ToolUse, Usage
 from turnlog.providers import ReplyReader
 
 
@@ -160,3 +161,93 @@ def test_an_adapter_that_cannot_load_ahead_is_not_reported_by_asyncio(
     assert run(log, Unloaded(say("Yes."))).text == "Yes."
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+class Listing(Box):
+    """A toolbox that says of itself what it is made with."""
+
+    def __init__(
+        self, tools: object = (Tool(name="fine"),), *, instructions: object = None, notes: object = ()
+    ) -> None:
+        super().__init__(None)
+        self._tools: Any = tools
+        self._instructions: Any = {} if instructions is None else instructions
+        self._notes: Any = notes
+
+    async def tools(self) -> Sequence[Tool]:
+        """Return what was given."""
+        return self._tools
+
+    def instructions(self) -> Mapping[str, str]:
+        """Return what was given."""
+        return self._instructions
+
+    def notes(self) -> Sequence[str]:
+        """Return what was given."""
+        return self._notes
+
+
+@pytest.mark.parametrize(
+    ("box", "why"),
+    [
+        (Listing(None), r"Listing lists what cannot be offered: tools: expected a list of tools, got NoneType"),
+        (Listing(["fine"]), r"Listing lists what cannot be offered: tools\[0\]: expected Tool, got str"),
+        (
+            Listing([Tool(name=NUMBER)]),
+            r"Listing lists what cannot be offered: tools\[0\]\.name: expected str, got int",
+        ),
+        (Listing([Tool(name="\ud800")]), r"Listing lists what cannot be offered: tools\[0\]\.name: not valid UTF-8"),
+        (Listing(instructions=["x"]), "instructions: expected Mapping, got list"),
+        (Listing(instructions={"notes": 5}), r"instructions\.notes: expected str, got int"),
+        (Listing(notes=None), "notes: expected a list of texts"),
+        (Listing(notes=[5]), r"notes\[0\]: expected str, got int"),
+    ],
+)
+def test_what_a_toolbox_says_of_itself_is_told_by_its_name(log: TurnLog, box: Toolbox, why: str) -> None:
+    """Before anything is recorded."""
+    with pytest.raises((RunError, MetaError), match=f"^{why}"):
+        run(log, Scripted(say("Yes.")), tools=box)
+    assert log.turn_count() == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "of_message", "why"),
+    [
+        ({"messages": 5}, {}, "messages: expected a list of Message, got int"),
+        ({"messages": "Hello."}, {}, "messages: expected a list of Message, got str"),
+        ({"messages": ["Hello."]}, {}, r"messages\[0\]: expected a Message, got str"),
+        ({"options": ["search"]}, {}, "options: expected a record, got list"),
+        ({}, {"turn": ["t"]}, r"messages\[0\]\.turn: expected str, got list"),
+        ({}, {"content_json": None}, r"messages\[0\]\.content_json: expected bytes, got NoneType"),
+    ],
+)
+def test_what_a_window_is_not_is_told_by_its_name(
+    log: TurnLog, change: dict[str, Any], of_message: dict[str, Any], why: str
+) -> None:
+    """Whatever of it is looked at first."""
+
+    def wrong(window: ContextWindow) -> ContextWindow:
+        [message] = window.messages
+        messages = (msgspec.structs.replace(message, **of_message),)
+        return msgspec.structs.replace(window, **{"messages": messages, **change})
+
+    adapter = Scripted(say("Yes."))
+    with pytest.raises(ContentError, match=f"^{why}"):
+        run(log, adapter, on_window=wrong)
+    assert adapter.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"name": 5}, "document_name: expected str, got int"),
+        ({"payload": "text"}, "payload: expected bytes, got str"),
+        ({"media_type": 5}, "content_type: expected str, got int"),
+    ],
+)
+def test_what_is_attached_is_of_its_types(log: TurnLog, fields: dict[str, Any], why: str) -> None:
+    """Before anything is recorded."""
+    given: dict[str, Any] = {"name": "a.txt", "payload": b"A", **fields}
+    with pytest.raises(MetaError, match=f"^{why}"):
+        run(log, Scripted(say("Yes.")), attachments=Attached(**given))
+    assert log.turn_count() == 0

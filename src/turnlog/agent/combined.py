@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from msgspec import Raw
 
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
-from turnlog.errors import RunError
+from turnlog.errors import ContentError, MetaError, RunError
 from turnlog.model import Tool
+from turnlog.model.kinds import check_list, check_record, check_texts, check_type
+from turnlog.model.tools import check_tool
 
 
 class CombinedTools(Toolbox):
@@ -54,12 +56,12 @@ class CombinedTools(Toolbox):
 
         Raises:
             ToolServerError: a server cannot be started, reached or understood.
-            RunError: two tools have one name.
+            RunError: two tools have one name, or a toolbox lists what is none.
         """
         found: list[Tool] = []
         box_of: dict[str, Toolbox] = {}
         for box in self._boxes:
-            for tool in await box.tools():
+            for tool in _listed(box, await box.tools()):
                 if tool.name in box_of:
                     raise RunError(f"two tools are called {tool.name!r}: rename one of them, or leave one out")
                 box_of[tool.name] = box
@@ -80,12 +82,24 @@ class CombinedTools(Toolbox):
         return name in self._built_in_tools
 
     def instructions(self) -> Mapping[str, str]:
-        """Return what all servers say of the use of their tools, by their names."""
-        return {name: text for box in self._boxes for name, text in box.instructions().items()}
+        """Return what all servers say of the use of their tools, by their names.
+
+        Raises:
+            MetaError: a toolbox says something that is no text.
+        """
+        said: dict[str, str] = {}
+        for box in self._boxes:
+            for name, text in check_record(box.instructions(), "instructions").items():
+                said[check_type(name, str, "instructions")] = check_type(text, str, f"instructions.{name}")
+        return said
 
     def notes(self) -> Sequence[str]:
-        """Return what there is to say of the last listing."""
-        return [note for box in self._boxes for note in box.notes()]
+        """Return what there is to say of the last listing.
+
+        Raises:
+            MetaError: a toolbox says something that is no text.
+        """
+        return [note for box in self._boxes for note in check_texts(box.notes(), "notes", "['a tool is left out']")]
 
     def box_of(self, name: str) -> Toolbox | None:
         """Return the toolbox that a tool was listed by, None if there is no such tool."""
@@ -132,6 +146,21 @@ class KeptTools(Toolbox):
     async def call(self, name: str, arguments: Raw) -> ToolOutcome:
         """Call one of them."""
         return await self._box.call(name, arguments)
+
+
+def _listed(box: Toolbox, tools: object) -> Sequence[Tool]:
+    """Return what a toolbox lists.
+
+    Raises:
+        RunError: something of it is no tool.
+    """
+    try:
+        listed = check_list(cast("Sequence[Tool]", tools), "tools", "tools")
+        for index, tool in enumerate(listed):
+            check_tool(tool, f"tools[{index}]")
+    except (ContentError, MetaError) as error:
+        raise RunError(f"{type(box).__name__} lists what cannot be offered: {error}") from error
+    return listed
 
 
 def no_such_tool(name: str, known: Sequence[str]) -> str:

@@ -42,18 +42,19 @@ class Attached(Struct, frozen=True, kw_only=True):
         """Return the document turn.
 
         Raises:
-            MetaError: the media type is none, or the name or the origin is not text.
+            MetaError: the media type is none, the name or the origin is not text, or the payload is not bytes.
         """
-        kind = media_type(Path(self.name), self.payload) if self.media_type is None else self.media_type
+        name, payload = check_type(self.name, str, "document_name"), check_type(self.payload, bytes, "payload")
+        kind = media_type(Path(name), payload) if self.media_type is None else self.media_type
         meta = TurnMeta(
             role="user",
             type="document",
-            content_type=check_media_type(kind),
-            document_name=check_type(self.name, str, "document_name"),
-            original_path=check_type(self.origin or self.name, str, "original_path"),
-            file_size=len(self.payload),
+            content_type=check_media_type(check_type(kind, str, "content_type")),
+            document_name=name,
+            original_path=check_type(self.origin or name, str, "original_path"),
+            file_size=len(payload),
         )
-        return TurnDraft(payload=self.payload, meta=meta)
+        return TurnDraft(payload=payload, meta=meta)
 
 
 Attachment = str | Path | Attached

@@ -25,6 +25,7 @@ from turnlog.model import (
     changed_window,
 )
 from turnlog.model.long_strings import LongStrings
+from turnlog.model.window_changes import check_window
 
 _INDEX = re.compile("[0-9]{1,9}", re.ASCII)
 _TOOL = Tool(
@@ -151,7 +152,9 @@ class Reading:
             ContentError: what is wanted is no window.
         """
         bounds = self._bounds
-        if bounds is not None and isinstance(wanted, ContextWindow):  # pyright: ignore[reportUnnecessaryIsInstance] - a caller's
+        if wanted is not window:
+            check_window(wanted)
+        if bounds is not None:
             reads_on = _TOOL in offered
             wanted = bounds.bounded(wanted, bounds.cut_turns(window) if reads_on else frozenset())
         if wanted is window:

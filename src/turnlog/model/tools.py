@@ -70,7 +70,7 @@ def check_tools(tools: Sequence[Tool]) -> None:
         ContentError: one is none; there are more than `TOOLS_MAX`; or two have one name.
     """
     for index, tool in enumerate(tools):
-        _check_kinds(tool, f"tools[{index}]")
+        check_tool(tool, f"tools[{index}]")
     if len(tools) > TOOLS_MAX:
         raise ContentError(
             f"tools: {len(tools):,} tools cannot be offered, {TOOLS_MAX:,} can: choose servers, or tools", field="tools"
@@ -78,7 +78,12 @@ def check_tools(tools: Sequence[Tool]) -> None:
     _check_names(tools)
 
 
-def _check_kinds(tool: object, field: str) -> None:
+def check_tool(tool: object, field: str) -> None:
+    """Check that something is a tool, each field of its kind.
+
+    Raises:
+        ContentError: it is not.
+    """
     if not isinstance(tool, Tool):
         raise ContentError(f"{field}: expected Tool, got {type(tool).__name__}", field=field)
     for name, kind in _KINDS.items():

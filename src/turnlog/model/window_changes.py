@@ -2,7 +2,7 @@
 
 # Annotations are not put off here: msgspec would compile each one of them again, in every process.
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
@@ -126,7 +126,7 @@ def change_between(window: ContextWindow, given: ContextWindow) -> WindowChange 
     Raises:
         ContentError: a message has a role or content that no message has, or the options are not JSON.
     """
-    _check(given)
+    check_window(given)
     before, after = list(window.messages), list(given.messages)
     shorter = min(len(before), len(after))
     start = next((i for i in range(shorter) if not _same(before[i], after[i])), shorter)
@@ -163,17 +163,24 @@ def changed_window(window: ContextWindow, change: WindowChange) -> ContextWindow
     return msgspec.structs.replace(window, messages=messages, options=options, explanation=None)
 
 
-def _check(given: object) -> None:
-    """Check that what a caller gave is a window of messages.
+def check_window(given: object) -> None:
+    """Check that what a caller gave is a window of messages, as far as it is looked at before it is compared.
 
     Raises:
         ContentError: it is something else.
     """
     if not isinstance(given, ContextWindow):
         raise ContentError(f"expected a ContextWindow, got {type(given).__name__}: return the window, changed or not")
-    for index, message in enumerate(cast("Iterable[object]", given.messages)):
+    messages, options = cast("object", given.messages), cast("object", given.options)
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        raise ContentError(f"messages: expected a list of Message, got {type(messages).__name__}")
+    if not isinstance(options, Mapping):
+        raise ContentError(f"options: expected a record, got {type(options).__name__}")
+    for index, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Message):
             raise ContentError(f"messages[{index}]: expected a Message, got {type(message).__name__}")
+        if not isinstance(cast("object", message.turn), str):
+            raise ContentError(f"messages[{index}].turn: expected str, got {type(message.turn).__name__}")
         if not isinstance(cast("object", message.content_json), bytes):
             kind = type(message.content_json).__name__
             raise ContentError(f"messages[{index}].content_json: expected bytes, got {kind}: encode it")
