@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event, RLock, Thread
 from time import time
+from typing import cast
 
 from turnlog.errors import MetaError, StoreClosedError, TurnlogError
+from turnlog.model.kinds import check_count
 from turnlog.store import Store
 from turnlog.store.telling import logger
 
@@ -44,17 +46,17 @@ class CheckpointKeeper:
             every_events: make one when so many events are not covered, at least 1.
             every_s: make one when an event has not been covered for so many seconds.
             at_end: make a last one on `close` when any event is not covered; else only if it is due.
-            on_error: told of each that fails, in the keeper's thread.
+            on_error: told of each that fails, in the keeper's thread. What it raises is logged, and keeps nothing.
 
         Raises:
-            MetaError: neither is given, or one of them is not above 0.
+            MetaError: neither is given, or one of them is no number, or not above 0.
         """
         if every_events is None and every_s is None:
             raise MetaError("every_events, every_s: give one of them, or both", field="every_events")
-        if every_events is not None and every_events < 1:
-            raise MetaError(f"every_events is {every_events}: at least 1", field="every_events")
-        if every_s is not None and not every_s > 0:
-            raise MetaError(f"every_s is {every_s}: seconds, above 0", field="every_s")
+        if every_events is not None:
+            check_count(every_events, "every_events", least=1)
+        if every_s is not None and not (isinstance(cast("object", every_s), int | float) and every_s > 0):
+            raise MetaError(f"every_s is {every_s!r}: seconds, above 0", field="every_s")
         self.failures = 0
         self._store = store
         self._checkpoint = checkpoint
@@ -149,7 +151,10 @@ class CheckpointKeeper:
 
     def _failed(self, error: TurnlogError) -> None:
         self.failures += 1
-        if self._on_error is None:
-            _logger.error("a checkpoint failed: %s", error)
-        else:
-            self._on_error(error)
+        try:
+            if self._on_error is not None:
+                self._on_error(error)
+                return
+        except Exception:
+            _logger.exception("whoever is told of a checkpoint that failed has failed")
+        _logger.error("a checkpoint failed: %s", error)

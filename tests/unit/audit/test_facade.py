@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -281,8 +282,29 @@ def test_keeper_tells_what_fails_and_goes_on(log: TurnLog) -> None:
     assert log.audit.checkpoints()[-1].size == 3
 
 
-@pytest.mark.parametrize("when", [{}, {"every_events": 0}, {"every_s": 0.0}])
-def test_keeper_wants_to_know_when(log: TurnLog, when: dict[str, int]) -> None:
+def test_keeper_goes_on_where_whoever_is_told_fails(log: TurnLog, caplog: pytest.LogCaptureFixture) -> None:
+    """What fails is logged, both of it, and the log is closed as ever."""
+
+    def fail(_error: TurnlogError) -> None:
+        raise ValueError("nobody is there")
+
+    keeper = log.audit.keep_checkpoints(SIGNER, every_events=1, to=[parse_place("command:false")], on_error=fail)
+    _waited_for(lambda: keeper.failures, "nothing failed")
+    size = log.add_turn("second").global_position
+    _waited_for(lambda: log.audit.checkpoints()[-1].size == size, "no checkpoint was made")
+    log.audit.close()
+    said = [record.getMessage() for record in caplog.records if record.name == "turnlog.checkpoints"]
+    assert [line.partition(":")[0] for line in said[:2]] == [
+        "whoever is told of a checkpoint that failed has failed",
+        "a checkpoint failed",
+    ]
+
+
+@pytest.mark.parametrize(
+    "when",
+    [{}, {"every_events": 0}, {"every_s": 0.0}, {"every_events": "5"}, {"every_events": 1.5}, {"every_s": "5"}],
+)
+def test_keeper_wants_to_know_when(log: TurnLog, when: dict[str, Any]) -> None:
     """Never is not a time."""
     with pytest.raises(MetaError):
         log.audit.keep_checkpoints(SIGNER, **when)
