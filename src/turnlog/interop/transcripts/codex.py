@@ -112,6 +112,8 @@ class _Reader:
         self._session: str | None = None
         self._copied: datetime | None = None
         """When the last line was written, where it is of a history that was copied."""
+        self._repeated = 0
+        """How many turns are of such a history: the session that it is of counts them."""
         self._provider = PROVIDER
         self._model: str | None = None
         self._last: int | None = None
@@ -132,8 +134,10 @@ class _Reader:
         payload = record if is_item else fields_of(record.get("payload")) or {}
         at = () if is_item else ("payload",)
         inner = text_of(payload.get("type"))
-        if self._copied is not None and (time := parse_time(timestamp)) is not None:
-            self._copied = time if time - self._copied < timedelta(seconds=_COPYING_S_MAX) else None
+        if self._copied is not None:
+            self._repeated = len(self._builder.entries)
+            if (time := parse_time(timestamp)) is not None:
+                self._copied = time if time - self._copied < timedelta(seconds=_COPYING_S_MAX) else None
         if kind == "response_item" or is_item:
             self._item(line, payload, at, timestamp)
             return
@@ -144,13 +148,13 @@ class _Reader:
             self._compacted(line, payload, timestamp)
             return
         if kind == "turn_context":
-            self._model = text_of(payload.get("model")) or self._model
+            self._model = name_of(payload.get("model")) or self._model
         if inner == "thread_rolled_back":
             self._roll_back(count(payload, "num_turns"))
         name = kind or "unknown" if kind != "event_msg" or inner is None else inner
         # What repeats a turn goes with it.
         piece = self._piece(line, name, timestamp, turn=self._last if inner in _REPEATS else None)
-        if inner == "token_count" and self._copied is None:
+        if inner == "token_count":
             self._count(fields_of(payload.get("info")) or {}, piece)
 
     def _piece(
@@ -180,8 +184,8 @@ class _Reader:
             self._repeat(line, name_of(meta.get("id")), timestamp)
             return
         self._begun = True
-        self._session = text_of(meta.get("id"))
-        self._provider = text_of(meta.get("model_provider")) or self._provider
+        self._session = name_of(meta.get("id"))
+        self._provider = name_of(meta.get("model_provider")) or self._provider
         timestamp = timestamp or text_of(meta.get("timestamp"))
         based = fields_of(meta.get("base_instructions")) or {}
         place, told = (("base_instructions", "text"), based.get("text"))
@@ -299,11 +303,14 @@ class _Reader:
         told = fields_of(info.get("last_token_usage"))
         if told is None:
             return
-        entries = self._builder.entries
-        replies = (entry for entry in reversed(entries[-2:]) if entry.role == "assistant")
-        entry = next(replies, None)
-        # It is told again now and then; two calls can be in one turn, and what they took together says which is new.
         total = info.get("total_token_usage")
+        if self._copied is not None:
+            self._counted = total  # a fork tells it once more when it goes on
+            return
+        entries = self._builder.entries
+        own = entries[max(self._repeated, len(entries) - 2) :]
+        entry = next((each for each in reversed(own) if each.role == "assistant"), None)
+        # It is told again now and then; two calls can be in one turn, and what they took together says which is new.
         is_again = total == self._counted if total is not None else entry is not None and entry.usage is not None
         if entry is None or is_again:
             return

@@ -241,6 +241,37 @@ def test_fork_is_a_session_of_its_own(path: Path) -> None:
         assert log.feeds.total_usage().usage == Usage(input_tokens=120, output_tokens=12)
 
 
+@pytest.mark.parametrize("has_total", [True, False])
+def test_usage_that_a_fork_tells_again_is_that_of_the_other_session(path: Path, has_total: bool) -> None:
+    """Codex says what was counted last when the fork goes on, before its own first reply or in the middle of it."""
+
+    def counted(second: int, given: int, total: int) -> dict[str, Any]:
+        told = tokens(second, given, 1)
+        told["payload"]["info"] |= {"total_token_usage": {"input_tokens": total}} if has_total else {}
+        return told
+
+    copied = [meta(20, "s-1"), user(20, "a"), reply(20, "b"), counted(20, 100, 100)]
+    own = [user(30, "c"), counted(30, 100, 100), reply(31, "d"), counted(32, 120, 220)]
+    if has_total:
+        own.insert(3, counted(31, 100, 100))
+    path.write_bytes(written([meta(20, "s-2", forked_from_id="s-1"), *copied, *own]))
+    with TurnLog.open("memory://") as log:
+        take(log, "codex", path)
+        assert log.feeds.total_usage().usage == Usage(input_tokens=120, output_tokens=1)
+
+
+def test_names_that_are_too_long_for_names_are_in_no_turn(path: Path) -> None:
+    """Each turn has them, and so a file of some size would become a log of hundreds of times that."""
+    name = "n" * 600
+    lines = [meta(0, name, model_provider=name), line("turn_context", {"model": name}), user(1, "a"), reply(2, "b")]
+    path.write_bytes(written(lines))
+    report, _ = check_importing("codex", path)
+    assert report.sessions == ()
+    with TurnLog.open("memory://") as log:
+        [head] = take(log, "codex", path).heads
+        assert (log.turn(head).meta.model, log.turn(head).meta.provider) == (None, "openai")
+
+
 def test_session_that_begins_again_is_the_same_one(path: Path) -> None:
     """Its usage counts, and nothing is told."""
     path.write_bytes(written([meta(0, "s-1"), user(1, "a"), meta(2, "s-1"), reply(2, "b"), tokens(2, 100, 10)]))
