@@ -283,7 +283,8 @@ class _MessageReader:
     def read(self) -> None:
         """Take the parts in the order of their ids, and the message."""
         steps: list[list[_Document]] = [[]]
-        for part in sorted(self._message.parts, key=lambda each: each.text("id") or ""):
+        parts, earlier = _last_ones(self._message.parts)
+        for part in parts:
             if part.text("type") == "step-start" and any(each.text("type") == "step-finish" for each in steps[-1]):
                 steps.append([])
             steps[-1].append(part)
@@ -295,6 +296,9 @@ class _MessageReader:
             for part in step:
                 self._part(part, turn)
             self._results([part for part in step if part.text("type") == "tool"], turn, number)
+        for part in earlier:
+            self._builder.problem(part.given.place, f"part {part.text('id')!r} comes twice: the last one counts")
+            self._piece(part.given, part.text("type") or "unknown", part, self.first)
         document = self._message.document
         if document is not None:
             self._builder.piece(
@@ -438,7 +442,7 @@ class _MessageReader:
         given: Given,
         kind: str,
         part: _Document,
-        turn: int,
+        turn: int | None,
         blocks: Sequence[bytes] | None = None,
         moved: Sequence[tuple[str, ...]] = (),
     ) -> int:
@@ -455,6 +459,16 @@ class _MessageReader:
 
 _EVENTS = ("step-start", "step-finish", "snapshot", "patch", "agent", "subtask", "compaction", "retry")
 """Parts that say nothing to a model by themselves."""
+
+
+def _last_ones(parts: Sequence[_Document]) -> tuple[list[_Document], list[_Document]]:
+    """Return parts in the order of their ids; of those that have the same, the last one, and apart the ones before."""
+    last = {part.text("id"): part for part in parts}
+    found: tuple[list[_Document], list[_Document]] = [], []
+    for part in sorted(parts, key=lambda each: each.text("id") or ""):
+        id = part.text("id")
+        found[id is not None and last[id] is not part].append(part)
+    return found
 
 
 def _time(record: Fields) -> datetime | None:

@@ -169,6 +169,24 @@ def exported(id: str) -> Record:
     return {"info": info, "messages": [{"info": each, "parts": own} for each, own in zip(messages, parts, strict=True)]}
 
 
+def test_part_that_is_there_twice_is_in_its_turn_once(path: Path) -> None:
+    """As where two exports of a session stand in a file: the last one counts, and all of it is kept and told."""
+    again = tool("prt_05", "msg_2", "c1", output="x y z")
+    path.write_bytes(written([*SESSION, *SESSION[3:5], again]))
+    report, found = check_importing("opencode", path)
+    assert (found["text", "How many files?"], found["document", "aGk="]) == (1, 1)
+    assert (found["call", "ls", '{"path":"c1"}'], found["result", "x y"], found["result", "x y z"]) == (1, 0, 1)
+    assert report.problems == tuple(
+        Problem(place=place, what=f"part {id!r} comes twice: the last one counts")
+        for place, id in ((4, "prt_01"), (5, "prt_02"), (9, "prt_05"))
+    )
+    with TurnLog.open("memory://") as log:
+        take(log, "opencode", path)
+        events = [event for event in log.events() if event.header.topic == "opencode.tool"]
+        assert [b'"output":"x y"' in (log.payload(event.header.id) or b"") for event in events] == [True]
+    check_erasing("opencode", path, "x y", path.parent)
+
+
 def test_exported_session_is_the_same_turns(path: Path) -> None:
     """As its documents are, where these were imported before or after."""
     with TurnLog.open("memory://") as log:
