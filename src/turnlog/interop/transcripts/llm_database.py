@@ -142,6 +142,7 @@ def read(path: Path) -> Database:
 
 def _refuse_unsettled(path: Path) -> None:
     """Refuse a database that is being written to: what is beside it belongs to it, and its writer has to settle it."""
+    path = path.resolve()  # SQLite has it beside the file that a link leads to
     for suffix in ("-journal", "-wal"):
         beside = path.with_name(path.name + suffix)
         if beside.exists() and beside.stat().st_size:

@@ -468,6 +468,21 @@ def test_database_in_the_middle_of_a_write_is_refused(path: Path) -> None:
         assert take(log, "llm", path).pieces["schemas"] == 1
 
 
+def test_link_to_a_database_in_the_middle_of_a_write_is_refused(path: Path, tmp_path: Path) -> None:
+    """What is not settled lies beside the database, and not beside the link."""
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "logs.db"
+    link.symlink_to(path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("INSERT INTO schemas (id) VALUES ('s')")
+        connection.commit()
+        with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="locked or was left in the middle"):
+            log.import_transcript("llm", link)
+    with TurnLog.open("memory://") as log:
+        assert take(log, "llm", link).pieces["schemas"] == 1
+
+
 def test_damaged_database_is_refused(path: Path) -> None:
     """In one line."""
     content = bytearray(path.read_bytes())
