@@ -304,6 +304,30 @@ def test_sub_agents_with_one_prompt_continue_each_its_call(log: TurnLog, tmp_pat
     assert sorted(found) == sorted([*windows, ["+A", "=A", "Again.", "+B", "=B"]])
 
 
+@pytest.mark.parametrize("is_above", [False, True], ids=["below", "above"])
+def test_sub_agents_with_one_prompt_that_no_result_names_continue_each_its_call(
+    log: TurnLog, tmp_path: Path, is_above: bool
+) -> None:
+    """As in files of older versions: it is the last call before it that has none yet, else the next one."""
+    call_a, call_b = says("a1", "u1", "m", call("A", "Look.")), says("a2", "u2", "o", call("B", "Look."))
+    one = [user("s1", None, "Look.", **SIDE), says("s2", "s1", "n", "one", **SIDE)]
+    two = [user("t1", None, "Look.", **SIDE), says("t2", "t1", "p", "two", **SIDE)]
+    begun = [*one, call_a] if is_above else [call_a, *one]
+    rest = [user("r1", "a1", result("A")), user("u2", "r1", "Again."), call_b, *two, user("r2", "a2", result("B"))]
+    again = ["q", "+A", "=A", "Again.", "+B"]
+    windows = [["q", "+A", "Look.", "one"], [*again, "Look.", "two"], [*again, "=B"]]
+    assert sorted(imported(log, tmp_path, user("u1", None, "q"), *begun, *rest)) == sorted(windows)
+
+
+def test_sub_agents_with_one_prompt_at_the_same_time_continue_each_a_call(log: TurnLog, tmp_path: Path) -> None:
+    """Nothing says which is whose."""
+    rows = [says("a1", None, "m", call("A", "Look.")), says("a2", "a1", "n", call("B", "Look."))]
+    rows += [user(name, None, "Look.", **SIDE) for name in ("s1", "t1", "v1")]
+    rows += [says(f"{name}2", f"{name}1", name, name, **SIDE) for name in ("s", "t", "v")]
+    found = imported(log, tmp_path, *rows)
+    assert {window[-1]: window[-3] for window in found if "Look." in window} == {"s": "+B", "t": "+A", "v": "+A"}
+
+
 @pytest.mark.parametrize("ends", [5, 4], ids=["answered", "at work"])
 @pytest.mark.parametrize("has_id", [True, False])
 def test_files_of_sub_agents_with_one_prompt_continue_each_its_call(

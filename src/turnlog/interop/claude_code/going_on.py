@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -110,7 +111,8 @@ class _Messages:
         self._parents = list(parents)
         self._ids: dict[str, list[_Calls]] = {}
         self._calls: dict[str, list[_Calls]] = {}
-        self.prompts: dict[bytes, int] = {}
+        self.prompts: dict[bytes, list[int]] = {}
+        """The rows of the calls that gave a prompt, in their order."""
         self.agents: dict[str, int] = {}
         """The row of the call that started a sub-agent, by the sub-agent's id: its result names it."""
         self.of: dict[int, _Calls] = {}
@@ -134,6 +136,17 @@ class _Messages:
         """Return the message whose call a row answers: of several with such a call, the nearest one up its chain."""
         found = self._calls.get(name, [])
         return found[0] if len(found) == 1 else self._above(index, found) or (found[-1] if found else None)
+
+    def asked(self, index: int, texts: Sequence[bytes]) -> int | None:
+        """Return the row of the call that gave a sub-agent its prompt, given its first row and what that says.
+
+        Of several that gave the same prompt it is the last one above that has no sub-agent yet, else the first below.
+        """
+        calls = next((self.prompts[text] for text in texts if text in self.prompts), None)
+        if calls is None:
+            return None
+        at = max(bisect_left(calls, index) - 1, 0)
+        return calls.pop(at) if len(calls) > 1 else calls[at]
 
     def _message(self, index: int, id_: str | None, before: int | None) -> _Calls:
         parent = self._parents[index]
@@ -167,7 +180,7 @@ class _Messages:
             if all(each is not own for each in of_id):
                 of_id.append(own)
             if (prompt := prompt_of(block)) is not None:
-                self.prompts[prompt] = index
+                self.prompts.setdefault(prompt, []).append(index)
 
 
 class _Reading:
@@ -246,10 +259,9 @@ class _Reading:
             first = self._beginnings[parent]
         else:
             return
-        prompts = self._messages.prompts
         call = self._messages.agents.get(row.agent or "")
         if call is None:
-            call = next((prompts[text] for text in _texts_of(blocks) if text in prompts), None)
+            call = self._messages.asked(first, _texts_of(blocks))
         if call is None:
             self._beginnings[index] = first
         else:
