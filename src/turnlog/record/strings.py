@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from typing import Protocol
 
 import msgspec
 
+from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.model.long_strings import decode_string
 from turnlog.model.pieces import PIECE
 from turnlog.record.long_texts import LONG_BYTES, Text, json_text
 
-_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\],:]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?P<end>"?)|[{}\[\],:]', re.DOTALL)
+_SIGN = re.compile(rb"[{}\[\],:]")
 _ESCAPES = re.compile(r'\\(?:(?P<short>["\\/bfnrt])|u[0-9a-fA-F]{4}(?:\\u[0-9a-fA-F]{4})*)')
 _SHORT_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -104,11 +106,13 @@ def look_at_strings(text: bytes, look: Look, field: str) -> bytes:
     changes: list[_Change] = []
     levels: list[_Level] = [_Level(field, is_object=False)]
     outermost = True  # the text itself, and no member of anything
-    for token in _TOKEN.finditer(text):
+    for token in _tokens(text):
         level = levels[-1]
         match _token(text, token):
             case b"{" | b"[" as bracket:
-                name = field if outermost else level.member()
+                # What is nested deeper than anything that is recorded needs no name, and all names together much room.
+                is_named = len(levels) <= JSON_DEPTH_MAX
+                name = field if outermost else level.member() if is_named else level.field
                 levels.append(_Level(name, is_object=bracket == b"{"))
                 outermost = False
             case b"}" | b"]":
@@ -162,6 +166,16 @@ def _escaped(escape: re.Match[str]) -> str:
     if short is not None:
         return _SHORT_ESCAPES.get(short, short)
     return bytes.fromhex(escape[0].replace("\\u", "")).decode("utf-16-be", errors="replace")
+
+
+def _tokens(text: bytes) -> Iterator[re.Match[bytes]]:
+    """Give the strings of a JSON text, and the signs between them."""
+    for token in _TOKEN.finditer(text):
+        if token["end"] == b"":
+            # It has no end, and so has none that begins behind it: each would be looked for to the end of the text.
+            yield from _SIGN.finditer(text, token.start())
+            return
+        yield token
 
 
 def _token(text: bytes, token: re.Match[bytes]) -> bytes | memoryview:

@@ -6,6 +6,7 @@ import itertools
 import json
 import threading
 import time
+import tracemalloc
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -24,6 +25,7 @@ from turnlog import AsyncTurnLog, IdConflictError, ProviderError, RedactionError
 from turnlog.events import meta_of
 from turnlog.ids import new_id
 from turnlog.model import CallError, Origin, ReplyFacts, ReplyMeta, Response, Text
+from turnlog.model.depth import JSON_DEPTH_MAX
 from turnlog.providers import get
 from turnlog.providers.replay import Replay
 from turnlog.record import turn_draft
@@ -329,6 +331,39 @@ def test_keys_that_become_the_same_are_numbered_in_time_in_proportion_to_them() 
     names = ["[redacted: c]", *(f"[redacted: c] {number}" for number in range(2, count + 2)), "d"]
     assert list(json.loads(line)) == names
     assert len(found) == count + 1
+
+
+@pytest.mark.parametrize("begins", [b'{"a":"x" ', b'{"a":"', b""])
+def test_quotes_without_an_end_are_looked_at_once(begins: bytes) -> None:
+    """JSON that breaks off in JSON that it has as text has many: where the first has no end, no other one has."""
+    seen: list[str] = []
+
+    def look(text: str, place: Place) -> list[Found]:
+        seen.append(text)
+        return []
+
+    text = begins + b'\\"' * 50_000
+    begun = time.process_time()
+    assert Redaction([look]).line(text, "x") == (text, [])
+    assert time.process_time() - begun < 10
+    assert seen == {b'{"a":"x" ': ["a", "x"], b'{"a":"': ["a"], b"": []}[begins]
+
+
+@pytest.mark.parametrize("begins", ["[", '{"a":'])
+def test_text_that_is_nested_deep_is_redacted_in_memory_in_proportion_to_it(begins: str) -> None:
+    """The names of what is nested deeper than anything that is recorded go no deeper."""
+    places: list[str] = []
+
+    def look(text: str, place: Place) -> list[Found]:
+        places.append(place.field)
+        return []
+
+    tracemalloc.start()
+    Redaction([look]).line((begins * 20_000 + '"x"').encode(), "x")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 50_000_000
+    assert JSON_DEPTH_MAX < len(places[-1]) < 4 * JSON_DEPTH_MAX
 
 
 def test_thinking_is_redacted_in_time_in_proportion_to_it() -> None:
