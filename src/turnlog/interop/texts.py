@@ -28,6 +28,9 @@ RECOGNIZED_LINES = 20
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that may begin a text."""
 
+NOT_BASE64 = "the bytes of a document are not base64: kept as a native block"
+"""What is said of a document whose source says that it has base64."""
+
 _TYPE_CHARACTERS_MAX = 60
 
 # Escapes are read from left to right, so that the second half of a pair, or what follows an escaped backslash, is never

@@ -20,6 +20,7 @@ from turnlog.events import Recorded, metadata
 from turnlog.interop.claude_code.lines import topic_name
 from turnlog.interop.finding import find
 from turnlog.interop.importing import GROUP_STEPS_MAX, Problem, TranscriptReport
+from turnlog.interop.texts import NOT_BASE64
 from turnlog.model import Usage
 
 LAST = "the row that was added last"
@@ -670,6 +671,22 @@ def test_other_block_becomes_native(tmp_path: Path, log: TurnLog, block: object)
     assert type(log.context(report.heads[0]).messages[0].content[1]).__name__ == "Native"
 
 
+@pytest.mark.parametrize("data", ["***not base64***", "AAA", 7])
+@pytest.mark.parametrize("kind", ["image", "document"])
+def test_document_whose_bytes_are_no_base64_is_told(tmp_path: Path, log: TurnLog, kind: str, data: object) -> None:
+    """With its line, inside a tool_result as well; what is told stays native."""
+    damaged = {"type": kind, "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    session = Session()
+    session.user([IMAGE, URL_IMAGE, tool_result("t", [IMAGE])])
+    session.user([damaged, damaged])
+    session.user([tool_result("t", [text("see"), damaged])])
+    for _ in range(2):
+        report = log.import_claude_code(session.file(tmp_path))
+        assert problems(report) == [(line, NOT_BASE64) for line in (2, 3)]
+    native = {"type": "native", "provider": "anthropic", "api": "messages", "block": damaged}
+    assert window(log, report.heads[0])[1:] == [[native, native], [tool_result("t", [text("see"), native])]]
+
+
 def test_other_block_in_a_tool_result_becomes_native(tmp_path: Path, log: TurnLog) -> None:
     """A tool_result keeps its keys and their order around nested blocks that are native."""
     session = Session()
@@ -1046,6 +1063,25 @@ def test_usage_of_a_message_is_the_same_however_it_was_imported(tmp_path: Path, 
     assert (total.usage, total.replies) == (Usage(input_tokens=500, output_tokens=30), len(cuts))
     found = [turn.meta.usage for turn in log.ancestry(report.heads[0])[2:]]
     assert found == [None, Usage(output_tokens=29)][3 - len(cuts) :]
+
+
+def test_usage_of_messages_that_did_not_end_is_told(tmp_path: Path, log: TurnLog) -> None:
+    """Claude Code can write no more of one than its beginning; the last of its rows has the reason, and all tokens."""
+    usage = {"usage": {"input_tokens": 500, "output_tokens": 1}}
+    session = Session()
+    session.user("q")
+    session.fragment("a", text("a"), message=usage)
+    session.fragment("a", text("b"), message=usage | {"stop_reason": "end_turn"})
+    assert problems(log.import_claude_code(session.file(tmp_path))) == []
+    session.fragment("b", text("c"), message=usage)
+    session.fragment("b", text("d"), message=usage)
+    session.fragment("c", text("without usage"))
+    what = "stopped: the output tokens can be those of the beginning, and too few"
+    found = problems(log.import_claude_code(session.file(tmp_path)))
+    assert found == [(0, f"1 reply says what it took, and not why it {what}")]
+    session.fragment(None, text("e"), message=usage)
+    found = problems(log.import_claude_code(session.file(tmp_path)))
+    assert found == [(0, f"2 replies say what they took, and not why they {what}")]
 
 
 def test_rest_of_a_message_after_its_recorded_tool_result_continues_the_result(tmp_path: Path, log: TurnLog) -> None:

@@ -18,10 +18,10 @@ API = "messages"
 
 _SAME = ("text", "thinking", "tool_use", "tool_result")
 _SAME_NESTED = ("text",)
+_BASE64 = b'"base64"'
 
 _list = msgspec.json.Decoder(list[Raw])
 _record = msgspec.json.Decoder(dict[str, Raw])
-_source = msgspec.json.Decoder(dict[str, Raw])
 _encoder = msgspec.json.Encoder()
 
 
@@ -56,10 +56,30 @@ def _tool_result(raw: bytes, record: dict[str, Raw], model: str | None) -> bytes
     return _encoder.encode({**record, "content": Raw(b"[" + b",".join(converted) + b"]")})
 
 
+def has_damaged_document(content: bytes) -> bool:
+    """Tell whether a document or an image in the content of a message is to have base64, and has none."""
+    if content[:1] != b"[" or _BASE64 not in content:
+        return False
+    return any(map(_is_damaged, _list.decode(content)))
+
+
+def _is_damaged(raw: Raw) -> bool:
+    record = _record.decode(raw) if begins(raw, b"{") else {}
+    kind = record.get("type")
+    if kind == Raw(b'"tool_result"') and begins(record.get("content"), b"["):
+        return any(map(_is_damaged, _list.decode(record["content"])))
+    is_file = kind in (Raw(b'"document"'), Raw(b'"image"'))
+    return is_file and _source_of(record).get("type") == Raw(_BASE64) and not _is_base64(record)
+
+
 def _is_base64(record: dict[str, Raw]) -> bool:
-    told = record.get("source", Raw(b"null"))
-    source = _source.decode(told) if begins(told, b"{") else {}
-    return source.get("type") == Raw(b'"base64"') and is_base64_text(source.get("data"))
+    source = _source_of(record)
+    return source.get("type") == Raw(_BASE64) and is_base64_text(source.get("data"))
+
+
+def _source_of(record: dict[str, Raw]) -> dict[str, Raw]:
+    told = record.get("source")
+    return _record.decode(told) if begins(told, b"{") else {}
 
 
 def _is_block(candidate: bytes) -> bool:

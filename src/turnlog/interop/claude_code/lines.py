@@ -16,9 +16,10 @@ from msgspec import Raw
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
 from turnlog.ids import derived_id
+from turnlog.interop.claude_code.content import has_damaged_document
 from turnlog.interop.importing import Problem
 from turnlog.interop.marked import Marks, begins, text_of
-from turnlog.interop.texts import UNKNOWN_TYPE, DamagedError, file_lines, parsed, topic_name
+from turnlog.interop.texts import NOT_BASE64, UNKNOWN_TYPE, DamagedError, file_lines, parsed, topic_name
 from turnlog.model import ROLES, Usage
 from turnlog.record.redaction import NOTHING, Redaction
 
@@ -203,6 +204,8 @@ class _LineReader:
         time = parse_time(timestamp)
         if message is not None and time is None:
             self._report_time(timestamp)
+        if message is not None and has_damaged_document(message.content):
+            self._report(NOT_BASE64)
         place = ".".join(_QUEUED if self._is_queued else _CONTENT)
         of_content = [message is not None and field.startswith(place) for field, _ in self._findings]
         of_payload = [not own or payload == self._minified for own in of_content]

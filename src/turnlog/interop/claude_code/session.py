@@ -16,7 +16,7 @@ from turnlog.interop.claude_code.chains import Links, TurnRows, group, link
 from turnlog.interop.claude_code.drafts import event_draft, turn_draft
 from turnlog.interop.claude_code.going_on import started_elsewhere
 from turnlog.interop.claude_code.lacking import lacking
-from turnlog.interop.claude_code.lines import FORMAT, SessionFile, is_of_session, read_session_file
+from turnlog.interop.claude_code.lines import FORMAT, Row, SessionFile, is_of_session, read_session_file
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.importing import Added, Importer, Place, Problem, Source, Step, TranscriptReport, Work
 from turnlog.interop.marked import in_pieces
@@ -167,6 +167,8 @@ class Session(Source[Known, Details]):
             for index, uuid in self.links.missing.items()
             if uuid not in known.found
         ]
+        if begun := _begun(file.rows):
+            problems.append(Problem(place=0, what=_partial(begun)))
         return TranscriptReport(
             path=str(self.path).encode(errors="backslashreplace").decode(),
             format=FORMAT,
@@ -225,6 +227,22 @@ def _without_id(turn: TurnRows | None) -> Iterable[TurnRows]:
         path.append(turn)
         turn = turn.parent
     return reversed(path)
+
+
+def _begun(rows: Sequence[Row]) -> int:
+    """Return how many messages of a model say what they took, and in none of their rows why they stopped."""
+    ended: dict[str | int, bool] = {}
+    for row in rows:
+        if row.type == "assistant" and row.message is not None and row.message.usage is not None:
+            name = row.number if row.message.id is None else row.message.id
+            ended[name] = ended.get(name, False) or row.message.stop_reason is not None
+    return len(ended) - sum(ended.values())
+
+
+def _partial(replies: int) -> str:
+    one = "1 reply says what it took, and not why it"
+    said = one if replies == 1 else f"{replies:,} replies say what they took, and not why they"
+    return f"{said} stopped: the output tokens can be those of the beginning, and too few"
 
 
 def _orphan(uuid: str, *, is_turn: bool) -> str:

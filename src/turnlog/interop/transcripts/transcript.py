@@ -21,7 +21,7 @@ from turnlog.errors import ContentError
 from turnlog.events.times import parse_time
 from turnlog.interop.importing import Problem
 from turnlog.interop.marked import Marks, begins, in_pieces, is_base64_text
-from turnlog.interop.texts import DamagedError, parsed
+from turnlog.interop.texts import NOT_BASE64, DamagedError, parsed
 from turnlog.interop.transcripts.blocks import checked_block, native_block
 from turnlog.model import TurnMeta, Usage
 from turnlog.record import Redaction, TurnDraft
@@ -296,7 +296,7 @@ class Builder:
         record = _record.decode(block)
         kind = msgspec.json.decode(record["type"], type=str)
         if kind == "document" and not _is_base64(record["source"]):
-            self.problem(place, "the bytes of a document are not base64: kept as a native block")
+            self.problem(place, NOT_BASE64)
             return native_block(self.format, Raw(block))
         if kind == "tool_result" and begins(record["content"], b"["):
             content = [self._with_documents(place, bytes(each)) for each in _list.decode(record["content"])]
