@@ -37,12 +37,7 @@ def items(raw: Raw | None) -> list[Raw]:
 
 def part_of(given: Given, at: str, text: bytes) -> Given:
     """Return a part of a text as a text of its own, with the findings in it. `at` is where it stands."""
-    own = [
-        (field[len(at) :].lstrip("."), kind)
-        for field, kind in given.findings
-        if field == at or field.startswith((f"{at}.", f"{at}["))
-    ]
-    return Given(place=given.place, text=text, findings=own)
+    return Given(place=given.place, text=text, findings=given.findings_in(at))
 
 
 def rest_of(given: Given, text: bytes, *, apart: str) -> Given:

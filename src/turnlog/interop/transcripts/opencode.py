@@ -393,7 +393,7 @@ class _MessageReader:
         inner = made_of(part_of(part.given, "state", bytes(part.record.get("state", b"{}"))), state, ["input"])
         text = _encoder.encode({**named.record(), "state": Raw(inner.text)})
         findings = [*named.findings, *((f"state.{at}", kind) for at, kind in inner.findings)]
-        own = Given(place=part.given.place, text=text, findings=findings)
+        own = Given(place=part.given.place, text=text, findings=sorted(findings))
         call = tool_use_block(name, given, id=self._call_id(part))
         self._piece(own, "tool_call", part, turn, [call], [("state", "input")])
         metadata = fields(state.get("metadata"))

@@ -227,7 +227,7 @@ class Session(Source[Known, Details]):
                 error=None if entry.error is None else entry.error[:ERROR_CHARACTERS_MAX],
                 origin=Origin(
                     format=self.format,
-                    ids=entry.ids,
+                    ids=list(entry.ids),
                     session=entry.session,
                     timestamp=entry.timestamp,
                     message_id=entry.message_id,

@@ -7,6 +7,7 @@ is left out of the event. So each piece belongs to one turn at most: what goes t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +33,9 @@ Path = tuple[str, ...]
 
 _record = msgspec.json.Decoder(dict[str, Raw])
 _list = msgspec.json.Decoder(list[Raw])
+_LAST = "\U0010ffff"
+"""The last character of all: what a place is followed by, such as a dot, is before it."""
+
 _TIME_CHARACTERS_MAX = 40
 """How much is shown of what stands where a time is expected."""
 
@@ -88,7 +92,7 @@ class Entry:
         timestamp: the same as the file spells it.
         session: the session that it is of.
         message_id: the provider's id of the message.
-        ids: the ids that its pieces have in the format.
+        ids: the ids that its pieces have in the format, as keys.
         sidechain: it was said to a sub-agent.
         redacted: how many of which kind redaction hooks took out of its content.
         id: the id to record it under, where it is to keep its own.
@@ -106,7 +110,7 @@ class Entry:
     timestamp: str | None = None
     session: str | None = None
     message_id: str | None = None
-    ids: list[str] = field(default_factory=list[str])
+    ids: dict[str, None] = field(default_factory=dict[str, None])
     sidechain: bool = False
     model: str | None = None
     provider: str | None = None
@@ -155,7 +159,7 @@ class Given:
     Attributes:
         place: where it stands.
         text: JSON text without whitespace outside strings, with marks for long ones.
-        findings: what redaction hooks took out of it: field and kind of each.
+        findings: what redaction hooks took out of it: field and kind of each, sorted.
     """
 
     place: int
@@ -165,6 +169,16 @@ class Given:
     def record(self) -> dict[str, Raw]:
         """Return its fields; none where it is no object."""
         return _record.decode(self.text) if self.text[:1] == b"{" else {}
+
+    def findings_in(self, at: str) -> list[tuple[str, str]]:
+        """Return the findings in a part of it, by their fields in that. `at` is where it stands.
+
+        The others are not gone through: a text can have as many of them as it has parts.
+        """
+        first, end = (bisect_left(self.findings, (each,)) for each in (at, at + _LAST))
+        return sorted(
+            (field[len(at) :].lstrip("."), kind) for field, kind in self.findings[first:end] if _is_in(field, at)
+        )
 
 
 class Builder:
@@ -199,7 +213,7 @@ class Builder:
             return None
         if repaired:
             self.problem(place, "an unpaired surrogate is not text: read as U+FFFD")
-        return Given(place=place, text=text, findings=findings)
+        return Given(place=place, text=text, findings=sorted(findings))
 
     def clean(self, name: str) -> str:
         """Redact a name that is taken from what was not redacted as a text of the file, or a line about it.
@@ -277,8 +291,8 @@ class Builder:
             self._check_time(given.place, turn, entry)
             if blocks is not None:
                 entry.parts.append(Part(piece=index, blocks=[self._checked(given.place, block) for block in blocks]))
-            if id is not None and id not in entry.ids:
-                entry.ids.append(id)
+            if id is not None:
+                entry.ids[id] = None
             entry.redacted.update(in_turn)
         return index
 

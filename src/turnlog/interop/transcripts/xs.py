@@ -115,7 +115,7 @@ class _Reader:
             role=role,
             id=own_id,
             parents=self._parents(frame, meta),
-            ids=[text_of(record.get("id")) or own_id],
+            ids={text_of(record.get("id")) or own_id: None},
             bookmark=self._bookmark(frame, head),
             model=name_of(meta.get("model")),
             provider=name_of(meta.get("provider")),
