@@ -13,6 +13,7 @@ from turnlog.errors import FormatError, MissingPackageError, PluginError, os_rea
 from turnlog.interop import formats
 from turnlog.interop.folders import NOT_FOLLOWED, leads_out
 from turnlog.interop.sqlite_files import no_transcript
+from turnlog.model.json_text import UNREADABLE
 from turnlog.record.files import open_regular
 from turnlog.store.sqlite.opening import SQLITE_MAGIC
 
@@ -46,6 +47,13 @@ class ToImport(Struct, frozen=True, kw_only=True):
     format: str
 
 
+class _Line(Struct):
+    timestamp: str = ""
+
+
+_first_line = msgspec.json.Decoder(_Line)
+
+
 class PassedOver(Struct, frozen=True, kw_only=True):
     """Something in a folder that is not to be imported.
 
@@ -63,7 +71,7 @@ class Found(Struct, frozen=True, kw_only=True):
 
     Attributes:
         files: what is of a known format; of a folder what was written last is last, so that it is the latest in the log
-            too, and sub-agents are behind all others.
+            too, and sub-agents are behind all others, in the order in which they began.
         passed_over: what else is in a folder.
         failed: what is wrong with formats of other packages that could not be asked whether a file is theirs.
     """
@@ -181,13 +189,27 @@ def _inside(folder: Path, format: str | None, root: Path, failed: dict[str, str]
             yield ToImport(path=path, format=found[0]) if is_of_one else PassedOver(path=path, why=_OF_NO_FORMAT)
 
 
-def _place_in_order(file: ToImport) -> tuple[bool, int]:
-    """Return what files of a folder are sorted by: sub-agents continue turns of the sessions that started them."""
+def _place_in_order(file: ToImport) -> tuple[bool, str, int]:
+    """Return what files of a folder are sorted by: sub-agents continue turns of those that started them.
+
+    One that another one started is written last before that one is, and so it is their beginning that counts.
+    """
+    is_agent = file.path.name.startswith("agent-")
     try:
         written_ns = file.path.stat().st_mtime_ns
-    except OSError:  # reading it will say why
-        written_ns = 0
-    return file.path.name.startswith("agent-"), written_ns
+        begun = _begun(file.path) if is_agent else ""
+    except (OSError, FormatError):  # reading it will say why
+        written_ns, begun = 0, ""
+    return is_agent, begun, written_ns
+
+
+def _begun(path: Path) -> str:
+    """Return the time of the first line of a file, as it is spelled there; nothing where it has none."""
+    try:
+        line, _, _ = _beginning(path, line_bytes_max=LINE_BYTES_MAX).partition(b"\n")
+        return _first_line.decode(line).timestamp
+    except UNREADABLE:
+        return ""
 
 
 def _only_format(path: Path, failed: dict[str, str]) -> str:

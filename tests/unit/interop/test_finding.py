@@ -61,6 +61,17 @@ def test_what_was_written_last_is_imported_last(folder: Path) -> None:
     assert found == ["deep/b.jsonl", "z.jsonl", "a.jsonl", "deep/c.jsonl", "deep/agent-old.jsonl", "agent-new.jsonl"]
 
 
+def test_sub_agent_that_another_one_started_is_imported_behind_it(folder: Path) -> None:
+    """It is at its end before that one is, and so written last before it; what says no time is first."""
+    times = ["2026-02-10T17:00:05.000Z", "2026-02-10T17:00:01.000Z", None, 7]
+    for number, time in enumerate(times):
+        path = folder / f"agent-{number}.jsonl"
+        rows = [CLAUDE | {"timestamp": time}, CLAUDE | {"timestamp": "1"}]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(path, (number, number))
+    assert [each.path.name for each in find([folder]).files[2:]] == [f"agent-{number}.jsonl" for number in (2, 3, 1, 0)]
+
+
 def test_links_out_of_a_folder_are_not_followed_and_told(folder: Path, tmp_path: Path) -> None:
     """To files and folders, from any depth; links within are followed, and so is the one that was named."""
     (tmp_path / "private").mkdir()
