@@ -181,3 +181,24 @@ def test_what_a_plain_function_returns_is_not_left_to_nobody(
     way = {"model": MODEL, "adapter": Scripted(say("Yes.")), "connection": HERE}
     with pytest.raises(RunError, match=f"{name} returned 'coroutine', which nobody awaits: give a plain function"):
         runs(log, **values(**way, **{name: lambda told: awaited(told)}))  # noqa: PLW0108 - it is no async one itself
+
+
+def test_a_task_that_a_plain_function_starts_is_left_to_run(log: TurnLog) -> None:
+    """It needs nobody who awaits it."""
+    told: list[object] = []
+
+    async def hand_on(event: object) -> None:
+        await asyncio.sleep(0)
+        told.append(event)
+
+    def tell(event: object) -> object:
+        return asyncio.create_task(hand_on(event))
+
+    async def go() -> None:
+        way = {"model": MODEL, "adapter": Scripted(say("Yes.")), "connection": HERE}
+        result = await AsyncTurnLog(log).run("Go.", **values(**way, on_event=tell))
+        await asyncio.sleep(0.01)
+        assert result.stopped == "done"
+
+    asyncio.run(go())
+    assert told

@@ -91,7 +91,8 @@ def _tell(who: str, tell: Callable[[T], object], what: T) -> None:
         returned = tell(what)
     except (asyncio.CancelledError, GeneratorExit) as error:
         raise RunError(f"{who} raised {type(error).__name__}: to end a run, cancel its task") from error
-    if returned is not None and inspect.isawaitable(returned):
+    # A task, or what is to come of one, comes about by itself.
+    if returned is not None and inspect.isawaitable(returned) and not isinstance(returned, asyncio.Future):
         if inspect.iscoroutine(returned):
             returned.close()
         raise RunError(f"{who} returned {type(returned).__name__!r}, which nobody awaits: give a plain function")
