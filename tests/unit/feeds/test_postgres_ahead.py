@@ -232,7 +232,7 @@ def programs(*steps: Step) -> st.SearchStrategy[Program]:
     return st.dictionaries(st.integers(1, EVENTS), st.lists(step, max_size=4))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples * 2 // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs(*USUAL))
 def test_what_is_folded_ahead_is_what_is_folded_statement_by_statement(
     log: TurnLog, kept_postgres_url: str, program: Program
@@ -243,7 +243,7 @@ def test_what_is_folded_ahead_is_what_is_folded_statement_by_statement(
     assert ahead[2] == [True] * EVENTS
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples * 3 // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs(*USUAL, *RARE))
 def test_what_fails_ahead_is_folded_statement_by_statement(
     log: TurnLog, kept_postgres_url: str, program: Program
