@@ -207,7 +207,7 @@ CALLS: Refused = {
     "window options": (lambda log: _asked(log, window=_window(options={"a": nan})), r"window\.options\.a: JSON has no"),
     "window content": (
         lambda log: _asked(log, window=_window(added=(AddedMessage(role="user", content=msgspec.Raw(b"[")),))),
-        "window: it cannot be recorded",
+        r"window\.added\[0\]\.content: not valid JSON",
     ),
     "response": (
         lambda log: log.calls.record_reply(_asked(log), [b"{}"], TEXT),
