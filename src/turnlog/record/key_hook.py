@@ -51,7 +51,8 @@ def _patterns(key: str) -> tuple[re.Pattern[bytes], re.Pattern[str]]:
     """Return what finds escapes of the characters of a key, and what finds the key."""
     escapes = sorted({escape for character in key for escape in _escapes(character)})
     spelled = "".join(map(_spellings, key))
-    return re.compile("|".join(escapes).encode()), re.compile(f"{re.escape(key)}|{spelled}")
+    # The spelled one first: of a key that ends with a backslash it has two, and half of them would escape what follows.
+    return re.compile("|".join(escapes).encode()), re.compile(f"{spelled}|{re.escape(key)}")
 
 
 def _escapes(character: str) -> list[str]:

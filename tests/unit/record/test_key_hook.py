@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from turnlog import TurnLog
@@ -88,6 +88,7 @@ def test_key_with_what_json_has_escapes_for_is_found(log: TurnLog, key: str) -> 
     inside=st.booleans(),
     ascii_only=st.booleans(),
 )
+@example(key="0000000\\", inside=True, ascii_only=True)
 def test_any_key_is_found_as_any_codec_spells_it(key: str, *, inside: bool, ascii_only: bool) -> None:
     """And with every character escaped."""
     assume(key not in "<>")
