@@ -142,9 +142,8 @@ class Recording:
         self, call: str, events: Sequence[RawEvent], response: Response, drafted: TurnDraft, *, api_key: str | None
     ) -> None:
         """Record the reply to a call, and the turn that it makes, which is `drafted`."""
-        draft = self._behind_head(replace(drafted, bookmark=self._take_bookmark()))
-        calls = self._log.calls
-        record = partial(calls._record_reply, call, events, response.error, draft, api_key=api_key)  # pyright: ignore[reportPrivateUsage] - our own
+        draft = self._behind_head(replace(drafted, bookmark=self._take_bookmark(), api_key=api_key))
+        record = partial(self._log.calls._record_reply, call, events, response.error, draft)  # pyright: ignore[reportPrivateUsage] - our own
         self._recorded(await settled(self._log.executors, record), response)
 
     async def own_reply(self, response: Response, *, api_key: str | None) -> None:
@@ -153,8 +152,8 @@ class Recording:
         Raises:
             ContentError, MetaError: it is none.
         """
-        draft = self._behind_head(replace(self.drafted(response), bookmark=self._take_bookmark()))
-        record = partial(self._log.add_group, [replace(draft, api_key=api_key)])
+        draft = replace(self.drafted(response), bookmark=self._take_bookmark(), api_key=api_key)
+        record = partial(self._log.add_group, [self._behind_head(draft)])
         [recorded] = await settled(self._log.executors, record)
         self._recorded(turn_of(recorded), response)
 

@@ -54,7 +54,7 @@ from turnlog.record.calls import (
     reply_sizes,
 )
 from turnlog.record.drafts import TurnDraft
-from turnlog.record.redaction import NOTHING, Redaction, texts_of
+from turnlog.record.redaction import NOTHING, Redaction
 from turnlog.record.requests import REQUEST_BYTES_MAX, request_pieces
 from turnlog.record.secrets import refuse_secrets
 from turnlog.sources import Sources
@@ -242,20 +242,12 @@ class Calls:
             bookmark=bookmark,
             expected_head=expected_head,
             subject=subject,
+            api_key=api_key,
         )
-        return self._record_reply(found.header.id, raw, error, draft, api_key=api_key)
+        return self._record_reply(found.header.id, raw, error, draft)
 
-    def _record_reply(
-        self,
-        call: str,
-        events: Sequence[bytes],
-        error: CallError | None,
-        draft: TurnDraft,
-        *,
-        api_key: str | None,
-    ) -> Turn:
-        said = b"" if error is None else error.message.encode()
-        reply = self._redaction.with_key(api_key, (*texts_of(draft), said, *events)).reply(draft, events, error)
+    def _record_reply(self, call: str, events: Sequence[bytes], error: CallError | None, draft: TurnDraft) -> Turn:
+        reply = self._redaction.reply(draft, events, error)
         draft, error = reply.turn, reply.error
         raw = reply_payload(reply.events) if reply.events else None
         named = msgspec.structs.replace(draft, meta=msgspec.structs.replace(draft.meta, call=call))

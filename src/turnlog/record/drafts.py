@@ -119,6 +119,7 @@ def reply_draft(
     bookmark: str | Literal[False] | None = None,
     expected_head: str | Literal[False] | None = None,
     subject: str | Literal[False] | None = None,
+    api_key: str | None = None,
 ) -> TurnDraft:
     """Return the assistant turn of a reply."""
     return turn_draft(
@@ -138,6 +139,7 @@ def reply_draft(
             error=None if response.error is None else response.error.line(),
         ),
         subject=subject,
+        api_key=api_key,
     )
 
 

@@ -102,13 +102,13 @@ class Redaction:
         """
         if draft.api_key is not None:
             keyless = msgspec.structs.replace(draft, api_key=None)
-            return self.with_key(draft.api_key, texts_of(keyless)).turn(keyless)
+            return self.with_key(draft.api_key, _looked_at(keyless)).turn(keyless)
         if not self.hooks:
             return draft
         return self._in_time(lambda: self._turn(draft))
 
     def reply(self, draft: TurnDraft, events: Sequence[bytes], error: CallError | None) -> Reply:
-        """Return a reply as it is to be stored.
+        """Return a reply as it is to be stored, and its turn without the key that was to be taken out of all of it.
 
         If there was anything to take out of the turn, of the error or of a raw event, no raw event is kept: what was
         found may be spread over many.
@@ -116,6 +116,10 @@ class Redaction:
         Raises:
             RedactionError, SecretError: as for `turn`.
         """
+        if draft.api_key is not None:
+            keyless = msgspec.structs.replace(draft, api_key=None)
+            said = b"" if error is None else error.message.encode()
+            return self.with_key(draft.api_key, (*_looked_at(keyless), said, *events)).reply(keyless, events, error)
         if not self.hooks:
             return Reply(turn=draft, events=events, error=error, redacted=None)
         return self._in_time(lambda: self._reply(draft, events, error))
@@ -241,7 +245,7 @@ class Redaction:
         return outcome[0]
 
 
-def texts_of(draft: TurnDraft) -> list[bytes]:
+def _looked_at(draft: TurnDraft) -> list[bytes]:
     """Return all that hooks look at in a turn: for `Redaction.with_key`."""
     names = (name for name in (draft.bookmark, draft.subject) if isinstance(name, str))
     return [draft.payload, msgspec.json.encode(draft.meta), *map(str.encode, names)]
