@@ -78,7 +78,6 @@ def _values(given: Raw | Struct, field: str) -> object:
     Raises:
         MetaError: it is nested too deeply.
     """
-
     import json  # noqa: PLC0415 - few need it
 
     def record(members: list[tuple[str, object]]) -> object:

@@ -167,8 +167,8 @@ class Session(Source[Known, Details]):
             for index, uuid in self.links.missing.items()
             if uuid not in known.found
         ]
-        if begun := _begun(file.rows):
-            problems.append(Problem(place=0, what=_partial(begun)))
+        if unfinished := _unfinished(file.rows):
+            problems.append(Problem(place=0, what=_partial(unfinished)))
         return TranscriptReport(
             path=str(self.path).encode(errors="backslashreplace").decode(),
             format=FORMAT,
@@ -229,7 +229,7 @@ def _without_id(turn: TurnRows | None) -> Iterable[TurnRows]:
     return reversed(path)
 
 
-def _begun(rows: Sequence[Row]) -> int:
+def _unfinished(rows: Sequence[Row]) -> int:
     """Return how many messages of a model say what they took, and in none of their rows why they stopped."""
     ended: dict[str | int, bool] = {}
     for row in rows:
