@@ -15,10 +15,11 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from turnlog.agent.annotations import description_in, has_default_in, is_for_pydantic, metadata_of
 from turnlog.agent.given_arguments import check_keys, read_typed
 from turnlog.agent.half_pairs import unicode_of
 from turnlog.agent.letting_go import ENDING
-from turnlog.agent.parameter_models import Models, read_model
+from turnlog.agent.parameter_models import Models, OfParameter, as_model, read_model
 from turnlog.agent.plain_values import json_text
 from turnlog.agent.told_errors import told_error
 from turnlog.agent.toolbox import Toolbox, ToolOutcome
@@ -41,8 +42,9 @@ class Functions(Toolbox):
     """Python functions as a toolbox.
 
     The parameters' types are what msgspec knows: plain values, lists, dicts, literals, enums, dataclasses, `TypedDict`,
-    structs, with `Annotated[…, msgspec.Meta(…)]` for bounds; and models of pydantic, also within these, in a union
-    with None alone. The description is that of the docstring.
+    structs; and models of pydantic, also within these, in a union with None alone. Bounds stand in `Annotated`, as
+    `msgspec.Meta(…)`, or as `pydantic.Field(…)` or whatever else pydantic reads there, and then pydantic reads all of
+    the parameter. The description is that of the docstring; of a parameter, `Annotated[…, "a text"]` goes first.
 
     A plain function runs in a thread of its own, and an `async` one in the event loop. What it returns becomes the
     result: text as it is, content blocks as they are, anything else as JSON. An exception becomes an error result.
@@ -96,7 +98,11 @@ class _Offered(Struct, frozen=True, kw_only=True):
     def arguments(self, raw: Raw) -> dict[str, Any]:
         """Return the arguments that are given, of the types that the function asks for."""
         given = read_typed(self.parameters, bytes(raw))
-        return {name: value for name, value in msgspec.structs.asdict(given).items() if value is not UNSET}
+        return {
+            name: value.root if isinstance(value, OfParameter) else value
+            for name, value in msgspec.structs.asdict(given).items()
+            if value is not UNSET
+        }
 
 
 def _offered(function: Function) -> _Offered:
@@ -111,6 +117,13 @@ def _offered(function: Function) -> _Offered:
     for parameter in signature:
         if parameter.kind in _NOT_OFFERED:
             raise RunError(f"tool {name!r}: its parameter '{parameter}' cannot be given by name")
+        if any(map(has_default_in, (parameter.default, *metadata_of(parameter.annotation)))):
+            raise RunError(
+                f"tool {name!r}: the default of {parameter.name!r} stands in a Field, where Python does not see it: "
+                f"write {parameter.name}: Annotated[…, Field(…)] = …"
+            )
+        if (said := description_in(parameter.annotation)) is not None:
+            of_parameters[parameter.name] = said
     try:
         struct = msgspec.defstruct(name, list(map(_field, signature)), kw_only=True, forbid_unknown_fields=True)
         schema = _schema(struct, of_parameters, {each.name: each.default for each in signature})
@@ -125,6 +138,8 @@ def _offered(function: Function) -> _Offered:
 def _field(parameter: inspect.Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
     """Return a parameter as a field of a struct, which is unset where the function has a default."""
     annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+    if is_for_pydantic(annotation):
+        annotation = as_model(parameter.name, annotation)
     if parameter.default is parameter.empty:
         return parameter.name, annotation
     return parameter.name, Union[annotation, UnsetType], UNSET  # noqa: UP007 - a type at run time

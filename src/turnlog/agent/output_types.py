@@ -11,6 +11,7 @@ import msgspec
 import pydantic
 import pydantic_core
 
+from turnlog.agent.annotations import is_for_msgspec
 from turnlog.agent.given_arguments import read_typed
 from turnlog.agent.output_check import of_schema_of_type, told
 from turnlog.agent.reply_json import parsed
@@ -41,9 +42,12 @@ def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
         raise MetaError("output: this is a JSON Schema: give `Output.of_schema(…)` of it, or a type", field="output")
     if isinstance(kind, str):
         raise MetaError("output: a text is no type: give a type, or `Output.of_schema`", field="output")
-    is_struct = inspect.isclass(kind) and issubclass(kind, msgspec.Struct)
     try:
-        if is_struct:
+        is_msgspecs = is_for_msgspec(kind)
+    except TypeError as error:
+        raise MetaError(f"output: {kind!r} cannot be asked for: {error}", field="output") from error
+    try:
+        if is_msgspecs:
             return _of_struct(kind)
         adapter = pydantic.TypeAdapter(kind)
         schema = _inlined(adapter.json_schema())

@@ -1,4 +1,7 @@
-"""Models of pydantic, which is not imported here, as types of a tool's parameters: their schemas, and reading them."""
+"""Types that pydantic reads as types of a tool's parameters: their schemas, and reading them.
+
+They are models, or become models here. pydantic is imported for the latter alone.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,27 @@ _UNNAMED = re.compile("[^A-Za-z0-9_-]")
 _FAULTS_MAX = 5
 
 
+class OfParameter:
+    """Marks the model that a type becomes which stands in a parameter: the function is given its `root`."""
+
+    root: Any
+
+
+def as_model(parameter: str, kind: object) -> type[OfParameter]:
+    """Return the model that stands for a type which pydantic reads.
+
+    Raises:
+        TypeError: pydantic knows nothing of the type.
+    """
+    import pydantic  # noqa: PLC0415 - few functions ask for it
+
+    try:
+        base: Any = pydantic.RootModel[kind]
+        return type(parameter, (OfParameter, base), {"__module__": __name__})
+    except Exception as error:  # pydantic_core raises its own, and types of others raise what they like
+        raise TypeError(f"pydantic does not take it: {_first_line(error)}") from error
+
+
 class Models:
     """The models that the parameters of a function have, whose definitions stand beside those of other types."""
 
@@ -19,7 +43,7 @@ class Models:
         self.definitions: dict[str, Any] = {}
 
     def schema(self, kind: type) -> dict[str, Any]:
-        """Return the schema of a type that msgspec knows nothing of: a reference to the definition of a model.
+        """Return the schema of a type that msgspec knows nothing of: of a model a reference to its definition.
 
         Raises:
             TypeError: it is no model, or has no schema.
@@ -35,9 +59,13 @@ class Models:
             # Names of its own: msgspec says of the same enumeration something else.
             schema: dict[str, Any] = model.model_json_schema(ref_template=f"#/$defs/{name}_{{model}}")
         except Exception as error:
-            raise TypeError(f"{kind.__name__} has no JSON Schema: {str(error).partition(chr(10))[0]}") from error
+            raise TypeError(f"{kind.__name__} has no JSON Schema: {_first_line(error)}") from error
         for inner, definition in schema.pop("$defs", {}).items():
             self._define(f"{name}_{inner}", definition)
+        if issubclass(kind, OfParameter):
+            if schema.get("title") == kind.__name__:  # nobody gave it one
+                del schema["title"]
+            return schema
         if list(schema) == ["$ref"]:  # it has itself in it
             return schema
         self._define(name, schema)
@@ -75,6 +103,10 @@ def read_model(kind: type, value: object) -> object:
         told = [_told(fault) for fault in faults(include_url=False, include_input=False, include_context=False)]
         more = [f"and {len(told) - _FAULTS_MAX} more"] if len(told) > _FAULTS_MAX else []
         raise ValueError("; ".join((*told[:_FAULTS_MAX], *more))) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _is_model(kind: type) -> bool:
