@@ -20,7 +20,7 @@ from turnlog import TurnLog
 from turnlog.errors import TurnlogError
 from turnlog.testing.faults import facts
 
-SEEDS = range(3000 if SOAK else 30)
+SEEDS = range(3000 if SOAK else 16)
 READ = [edit for edit in FOUND if edit.kind not in ("index tables", "schema", "engine")]
 
 VALUES: list[Any] = [

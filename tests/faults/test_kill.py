@@ -18,7 +18,7 @@ from turnlog.store import WriteTransaction
 from turnlog.store.sqlite.transactions import SQLiteWrite
 from turnlog.testing.faults import Acknowledged, ProcessFailedError, run_and_kill, run_process
 
-STORES = 10 if SOAK else 5
+STORES = 10 if SOAK else 3
 ROUNDS = 500 if SOAK else 22
 
 

@@ -25,7 +25,7 @@ from turnlog.testing.faults import ProcessFailedError, run_process, run_processe
 
 WRITERS = 4
 TURNS = 5000 if SOAK else 60
-KILLS = 200 if SOAK else 12
+KILLS = 200 if SOAK else 7
 
 
 def _sums(mark: str) -> Projection:

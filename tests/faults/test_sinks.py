@@ -22,7 +22,7 @@ from turnlog.testing.faults import ProcessFailedError, run_process, run_processe
 
 WRITERS = 4
 EVENTS = 5000 if SOAK else 60
-KILLS = 200 if SOAK else 10
+KILLS = 200 if SOAK else 6
 ALL = WRITERS * EVENTS + 1
 
 
