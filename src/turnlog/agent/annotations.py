@@ -41,13 +41,12 @@ def is_for_msgspec(kind: object) -> bool:
     return not is_for_pydantic(kind) and any(map(_is_msgspecs, _said(kind, {})))
 
 
-def has_default_in(metadata: Any) -> bool:
-    """Tell whether something is a `Field` of pydantic that has a default: whoever calls a function never sees it."""
-    kind: Any = metadata.__class__
-    return kind.__name__ == "FieldInfo" and _is_of_pydantic(kind) and not metadata.is_required()
+def hides_default(default: Any, annotation: object) -> bool:
+    """Tell whether a `Field` of pydantic stands for the default of a parameter, or has one: Python does not see it."""
+    return _is_field(default) or any(_is_field(said) and not said.is_required() for said in metadata_of(annotation))
 
 
-def metadata_of(annotation: object) -> tuple[object, ...]:
+def metadata_of(annotation: object) -> tuple[Any, ...]:
     """Return what stands behind the type in `Annotated`; nothing in another annotation."""
     return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
 
@@ -59,6 +58,11 @@ def description_in(annotation: object) -> str | None:
         if isinstance(text, str):
             return text
     return None
+
+
+def _is_field(said: Any) -> bool:
+    kind: Any = said.__class__
+    return kind.__name__ == "FieldInfo" and _is_of_pydantic(kind)
 
 
 def _is_of_pydantic(kind: type) -> bool:

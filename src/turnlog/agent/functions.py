@@ -15,7 +15,7 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.agent.annotations import description_in, has_default_in, is_for_pydantic, metadata_of
+from turnlog.agent.annotations import description_in, hides_default, is_for_pydantic
 from turnlog.agent.given_arguments import check_keys, read_typed
 from turnlog.agent.half_pairs import unicode_of
 from turnlog.agent.letting_go import ENDING
@@ -117,10 +117,10 @@ def _offered(function: Function) -> _Offered:
     for parameter in signature:
         if parameter.kind in _NOT_OFFERED:
             raise RunError(f"tool {name!r}: its parameter '{parameter}' cannot be given by name")
-        if any(map(has_default_in, (parameter.default, *metadata_of(parameter.annotation)))):
+        if hides_default(parameter.default, parameter.annotation):
             raise RunError(
-                f"tool {name!r}: the default of {parameter.name!r} stands in a Field, where Python does not see it: "
-                f"write {parameter.name}: Annotated[…, Field(…)] = …"
+                f"tool {name!r}: the default of {parameter.name!r} is a Field, or stands in one, and Python takes it "
+                f"for the value: write {parameter.name}: Annotated[…, Field(…)], and behind it the default"
             )
         if (said := description_in(parameter.annotation)) is not None:
             of_parameters[parameter.name] = said

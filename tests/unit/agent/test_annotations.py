@@ -204,15 +204,20 @@ def unknown(given: Annotated[Callable[[], None], Field(title="x")]) -> None:
     """Have what JSON has no form for."""
 
 
-IN_A_FIELD = "stands in a Field, where Python does not see it: write count: Annotated[…, Field(…)] = …"
+def described_beside(count: int = Field(description="how many")) -> None:
+    """Have a Field without a default, which Python takes for one."""
+
+
+IN_A_FIELD = "the default of 'count' is a Field, or stands in one, and Python takes it for the value: write count:"
 TOGETHER = "what only msgspec reads (Meta, structs) stands together with what only pydantic reads"
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (default_beside, f"tool 'default_beside': the default of 'count' {IN_A_FIELD}"),
-        (default_inside, f"tool 'default_inside': the default of 'count' {IN_A_FIELD}"),
+        (default_beside, f"tool 'default_beside': {IN_A_FIELD}"),
+        (default_inside, f"tool 'default_inside': {IN_A_FIELD}"),
+        (described_beside, f"tool 'described_beside': {IN_A_FIELD}"),
         (both, TOGETHER),
         (structs, TOGETHER),
         (mixed, TOGETHER),
