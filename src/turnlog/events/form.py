@@ -128,7 +128,8 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         state: the stored bytes of the header.
         header: the header.
-        private_state: the stored bytes of the private part; None where there is none, or it was erased.
+        private_state: the stored bytes of the private part; None where there is none, or it was erased. Empty where
+            it is damaged, and was read past.
         private: the private part; None too where it is sealed and its key is not here.
         leaf_hash: SHA-256(0x00 ‖ `state`), 32 bytes.
         sealed: what a sealed private part shows without its key; None where it is not sealed.
@@ -176,8 +177,16 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
         return self.private_state is None and self.header.private is not None
 
     @property
+    def damaged(self) -> bool:
+        """Whether the private part is not the one that was recorded.
+
+        Only who reads past damage is given such an event.
+        """
+        return self.private_state == b""
+
+    @property
     def unreadable(self) -> bool:
-        """Whether the event has a private part that cannot be read: erased, or sealed and its key is not here."""
+        """Whether the private part cannot be read: erased, sealed and its key is not here, or damaged."""
         return self.private is None and self.header.private is not None
 
 

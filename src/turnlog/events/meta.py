@@ -46,13 +46,15 @@ def meta_of(event: Event, kind: type[_M]) -> _M:
         raise _damaged(event, error) from error
 
 
-def unreadable(event: Event, what: str) -> ErasedError:
-    """Return the error for what cannot be read of an event: it was erased, or its key is not here.
+def unreadable(event: Event, what: str) -> ErasedError | CorruptionError:
+    """Return the error for what cannot be read of an event: it was erased, its key is not here, or it is damaged.
 
     Args:
         event: an event that is unreadable.
         what: what was asked for, such as `the reply of turn 'main'`.
     """
+    if event.damaged:
+        return CorruptionError(f"{what} is damaged: run `turnlog verify`")
     if event.sealed is None:
         return ErasedError(f"{what} was erased", event_id=event.header.id)
     return SealedError(f"{what} is sealed, and its key {event.sealed.key!r} is not here", event_id=event.header.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import NamedTuple
@@ -52,11 +53,11 @@ class BookmarkHeads(SyncProjection):
     )
 
     def reads_private(self, recorded: Recorded) -> bool:
-        """Tell whether an event names a bookmark."""
+        """Tell whether an event names a bookmark, or may."""
         if recorded.erased or recorded.arrival == Arrival.GUEST:
             return False
         topic = recorded.header.topic
-        return topic == BOOKMARK or (topic == TURN and kept_head(recorded) is not None)
+        return topic == BOOKMARK or (topic == TURN and (recorded.damaged or kept_head(recorded) is not None))
 
     def apply(self, transaction: FoldTransaction, recorded: Recorded) -> None:
         """Move, rename or delete a bookmark. Guests move none, and what was erased says nothing.
@@ -87,6 +88,24 @@ class BookmarkHeads(SyncProjection):
             )
         else:
             transaction.run("DELETE FROM bookmarks WHERE name = ?", (move.name,))
+
+    def carry_over(
+        self, target: SQLTransaction, before: SQLTransaction, damaged: Sequence[Recorded], erased: Sequence[Recorded]
+    ) -> None:
+        """Leave bookmarks where damaged events have put them, and those away that one may have taken away."""
+        rows = before.rows("SELECT name, turn_id, moved_by, set_by_event FROM bookmarks")
+        by = {recorded.header.id for recorded in damaged}
+        for row in rows:
+            if row[2] in by:
+                target.run("DELETE FROM bookmarks WHERE name = ?", row[:1])
+                target.run("INSERT INTO bookmarks VALUES (?, ?, ?, ?)", row)
+        takes_away = any(each.header.topic == BOOKMARK and each.header.cited("turn") is None for each in damaged)
+        # Only what a bookmark event has done comes back without it.
+        if takes_away and not any(each.header.topic == BOOKMARK for each in erased):
+            there = {row[0] for row in rows}
+            for (name,) in target.rows("SELECT name FROM bookmarks"):
+                if name not in there:
+                    target.run("DELETE FROM bookmarks WHERE name = ?", (name,))
 
 
 def moved_head(turn: Recorded) -> str | None:

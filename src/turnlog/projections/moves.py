@@ -54,7 +54,7 @@ def said_move(recorded: Recorded, *, guests: bool = False) -> Move | None:
 
 def kept_move(recorded: Recorded, *, guests: bool = False) -> Move | None:
     """Return the same with names as the index has them, for which no key is needed; None for what was erased."""
-    if recorded.erased or (recorded.arrival == Arrival.GUEST and not guests):
+    if recorded.erased or recorded.damaged or (recorded.arrival == Arrival.GUEST and not guests):
         return None
     if recorded.header.topic == TURN:
         return _of_turn(recorded, kept_head(recorded))

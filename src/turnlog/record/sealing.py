@@ -63,12 +63,12 @@ def key_beside(transaction: ReadTransaction, others: Sequence[Recorded]) -> Data
     """Return the key of an event that is beside others, and is to outlive them; None where it is not sealed.
 
     Where one of them is sealed, that is the key of what has no subject: theirs can be destroyed. So it is behind a call
-    that was erased before its reply came: nothing tells any more whether that was sealed.
+    that was erased before its reply came, and behind what is damaged: nothing tells any more whether that was sealed.
 
     Raises:
         SealError: the keys are not here.
     """
-    if not any(event.sealed or (event.erased and event.header.topic == CALL) for event in others):
+    if not any(event.sealed or event.damaged or (event.erased and event.header.topic == CALL) for event in others):
         return general_key(transaction)
     if transaction.seal_policy() is None:  # they are of another log
         return key_of_sealed(transaction, others)

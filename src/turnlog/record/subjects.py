@@ -78,8 +78,11 @@ def _readable_subject(turn: Recorded) -> str | None:
     """Return the subject of a turn that is not erased.
 
     Raises:
+        MetaError: the turn is damaged.
         SealError: it cannot be read.
     """
+    if turn.damaged:
+        raise MetaError(f"turn {turn.header.id!r} is damaged, and nothing tells whose it is", field="subject")
     if turn.sealed is not None and turn.private is None:
         raise SealError(
             f"turn {turn.header.id!r} is sealed, and its key {turn.sealed.key!r} is not here: what continues it "

@@ -22,6 +22,7 @@ from turnlog.store.transactions import (
     SQLTransaction,
     SyncProjection,
     WriteTransaction,
+    past_damage,
 )
 from turnlog.store.urls import open_store, parse_url
 from turnlog.store.values import (
@@ -75,4 +76,5 @@ __all__ = [
     "WriteTransaction",
     "open_store",
     "parse_url",
+    "past_damage",
 ]

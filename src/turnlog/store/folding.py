@@ -12,7 +12,7 @@ import msgspec
 
 from turnlog.errors import SchemaError
 from turnlog.events import Recorded
-from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SyncProjection
+from turnlog.store.transactions import ReadTransaction, ScratchTransaction, SyncProjection, past_damage
 
 PAGE_EVENTS = 1000
 
@@ -120,6 +120,7 @@ class Refolding(Generic[Scratch]):
         self._folded = self._resting_on(foreseen)
         self._until = until
         self._after = self._erasures = 0
+        self._damaged: dict[int, Recorded] = {}
         self._stack = ExitStack()
         self._target: Scratch | None = None
 
@@ -140,8 +141,8 @@ class Refolding(Generic[Scratch]):
             self._erasures = transaction.last_erasure()
         is_more = True
         while is_more:
-            with reading() as transaction:
-                reached = _fold_page(target, transaction, self._after, self._until, self._erased)
+            with reading() as transaction, past_damage(transaction):
+                reached = _fold_page(target, transaction, self._after, self._until, self._erased, self._damaged)
             is_more, self._after = reached > self._after, reached
 
     def look(self, transaction: ReadTransaction) -> None:
@@ -167,7 +168,14 @@ class Refolding(Generic[Scratch]):
             or any(each.global_position <= self._until and each.global_position not in self._erased for each in erased)
         ):
             target, self._after = self._stack.enter_context(self._scratch(needed)), 0
-        fold_rest(target, transaction, self._after)
+            self._damaged.clear()
+        with past_damage(transaction):
+            while (reached := _fold_page(target, transaction, self._after, damaged=self._damaged)) > self._after:
+                self._after = reached
+        gone = {recorded.global_position for recorded in erased}
+        left = [recorded for at, recorded in self._damaged.items() if at not in gone]
+        for projection in needed if left else ():
+            projection.carry_over(target, transaction, left, erased)
         return needed, target
 
     def _resting_on(self, events: Sequence[Recorded]) -> Sequence[SyncProjection]:
@@ -181,6 +189,7 @@ def _fold_page(
     after: int,
     until: float = inf,
     erased: Collection[int] = (),
+    damaged: dict[int, Recorded] | None = None,
 ) -> int:
     """Fold the events above a global position, at most a page; return the last one's global position.
 
@@ -190,12 +199,15 @@ def _fold_page(
         after: the global position.
         until: the last one to fold.
         erased: the global positions of those to fold as if they were erased.
+        damaged: takes those whose private part is damaged, where that is read past: they are folded likewise.
     """
     for recorded in islice(transaction.log(after), PAGE_EVENTS):
         if recorded.global_position > until:
             break
         after = recorded.global_position
-        target.fold(_without_private(recorded) if after in erased else recorded)
+        if recorded.damaged and damaged is not None:
+            damaged[after] = recorded
+        target.fold(_without_private(recorded) if after in erased or recorded.damaged else recorded)
     return after
 
 

@@ -8,7 +8,8 @@ One log, in one total order. An engine MUST keep these promises:
 - The global position of events counts from 1 without gaps, in the order in which readers see them, and is never
   given twice.
 - A read never gives an event whose header does not have the leaf hash, or whose private part does not have the hash,
-  that was stored: it raises `CorruptionError`.
+  that was stored: it raises `CorruptionError`. Who erases asks for transactions that read past damaged private parts:
+  see `past_damage`.
 - No statement of an append fails inside its transaction. That an id or a position is taken is an outcome.
 - Writes are serial, across threads and processes. A plan sees everything that was written before it.
 - A read transaction is one snapshot. In a persistent store readers do not wait for writers, nor writers for readers. In
@@ -124,6 +125,8 @@ class Store(ABC):
 
         On return the erasure is durable. What is left in files then, because somebody reads an older state or the
         disk is full, is told, and `scrub` goes on with it, as opening the store does.
+
+        A damaged private part, or one that is missing, is no hindrance: neither to erase the event, nor others.
 
         Raises:
             ConflictError: an event has nothing to erase.

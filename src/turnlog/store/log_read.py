@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -26,6 +26,7 @@ from turnlog.store.rows import (
     parts_of,
     recorded_of,
     recorded_page,
+    recorded_past_damage,
 )
 from turnlog.store.sealing import seal_policy
 from turnlog.store.transactions import SideTables, SQLRow, SyncProjection
@@ -72,6 +73,9 @@ class LogRead(ABC):
 
     RARE_ORDER: ClassVar[str] = "notification_id"
     """What the index of rare topics has them in the order of."""
+
+    reads_past_damage: bool = False
+    """See `turnlog.store.transactions.past_damage`."""
 
     RUN_ROWS_MAX: ClassVar[int] = 256
     """So many events of a stream are read at once with their payloads: more do not stay in a processor's cache."""
@@ -379,7 +383,7 @@ class LogRead(ABC):
         statement = f"SELECT {RECORDED} FROM {self.EVENTS} WHERE {at} > ?{only} ORDER BY {at}"
         while True:
             page = self.rows(f"{statement} LIMIT {_PAGE_EVENTS}", (after, *topics))
-            found = recorded_page(self.seals, page)
+            found = self._events(page)
             yield from (of_topic(topics, recorded) for recorded in found) if topics else found
             if len(page) < _PAGE_EVENTS:
                 return
@@ -401,7 +405,7 @@ class LogRead(ABC):
         )
         size = _FIRST_PAGE_EVENTS
         while page := self.rows(statement, (before, *topics, size)):
-            for event, row in zip(recorded_page(self.seals, page), page, strict=True):
+            for event, row in zip(self._events(page), page, strict=True):
                 recorded = at_place(row[-2], row[-1], event)
                 yield of_topic(topics, recorded) if topics else recorded
             before, size = page[-1][0], min(2 * size, _PAGE_EVENTS)
@@ -482,10 +486,13 @@ class LogRead(ABC):
 
     def _page(self, rows: Sequence[SQLRow]) -> list[Recorded]:
         """Return the events of rows, whose first columns are `RECORDED`."""
-        return [*recorded_page(self.seals, rows)]
+        return [*self._events(rows)]
 
-    def _recorded(self, *columns: object) -> Recorded:
-        return recorded_of(self.seals, *columns)
+    def _events(self, rows: Sequence[SQLRow]) -> Iterator[Recorded]:
+        return recorded_page(self.seals, rows, recorded_past_damage if self.reads_past_damage else recorded_of)
+
+    def _recorded(self, *columns: Any) -> Recorded:
+        return (recorded_past_damage if self.reads_past_damage else recorded_of)(self.seals, *columns)
 
     def _one(self, statement: str, parameters: Sequence[object]) -> Recorded | None:
         rows = self.rows(statement, parameters)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from operator import itemgetter
 from typing import Any
+
+import msgspec
 
 from turnlog.errors import CorruptionError
 from turnlog.events import FREQUENT_TOPICS, Arrival, Recorded, Seals
@@ -55,8 +58,50 @@ def recorded_of(
     Raises:
         CorruptionError: the row is damaged, or does not say of the event what that says of itself.
     """
-    if type(global_position) is not int or type(state) is not bytes or not isinstance(private_state, bytes | None):
-        raise CorruptionError(f"event at global position {global_position} cannot be read: its row is damaged")
+    if not isinstance(private_state, bytes | None):
+        raise _no_row(global_position)
+    event = _headed(seals, global_position, state, leaf, private_state, arrival)
+    if event.erased != (placement == Placement.ERASED):
+        what = "is missing" if event.erased else "should be erased"
+        raise CorruptionError(
+            f"the private part of event {event.header.id!r} {what}: run `turnlog verify`",
+            global_position=event.global_position,
+        )
+    return event
+
+
+def recorded_past_damage(seals: Seals | None, *columns: Any) -> Recorded:
+    """Return the same, with empty bytes for a private part that is damaged, or missing though it was not erased.
+
+    Raises:
+        CorruptionError: more than the private part is damaged.
+        SealError: the keys cannot be read.
+    """
+    with suppress(CorruptionError):
+        return recorded_of(seals, *columns)
+    with suppress(CorruptionError):  # what a key does not open is sealed all the same, and shows its tags
+        return recorded_of(None, *columns)
+    global_position, state, leaf, _, arrival, _ = columns
+    event = _headed(None, global_position, state, leaf, None, arrival)
+    # What is kept beside an event without a private part is none of its own.
+    return event if event.header.private is None else msgspec.structs.replace(event, private_state=b"")
+
+
+def _headed(
+    seals: Seals | None,
+    global_position: object,
+    state: object,
+    leaf: object,
+    private_state: bytes | None,
+    arrival: object,
+) -> Recorded:
+    """Return the event of a row whose header is what was recorded.
+
+    Raises:
+        CorruptionError: it is not, or the private part is not the one that it commits to.
+    """
+    if type(global_position) is not int or type(state) is not bytes:
+        raise _no_row(global_position)
     # Whatever else stands there for an arrival, the event is not one that was recorded here.
     event = decode_recorded(state, private_state, global_position, _ARRIVALS.get(arrival, Arrival.GUEST), seals)
     if event.leaf_hash != leaf:
@@ -70,21 +115,25 @@ def recorded_of(
             f"event {event.header.id!r} has a position that none can have: run `turnlog verify`",
             global_position=global_position,
         )
-    if event.erased != (placement == Placement.ERASED):
-        what = "is missing" if event.erased else "should be erased"
-        raise CorruptionError(
-            f"the private part of event {event.header.id!r} {what}: run `turnlog verify`",
-            global_position=global_position,
-        )
     return event
 
 
-def recorded_page(seals: Seals | None, rows: Sequence[tuple[Any, ...]]) -> Iterator[Recorded]:
-    """Iterate over the events of rows, which may have more columns behind those of an event. See `recorded_of`."""
+def _no_row(global_position: object) -> CorruptionError:
+    return CorruptionError(f"event at global position {global_position} cannot be read: its row is damaged")
+
+
+def recorded_page(
+    seals: Seals | None, rows: Sequence[tuple[Any, ...]], read: Callable[..., Recorded] = recorded_of
+) -> Iterator[Recorded]:
+    """Iterate over the events of rows, which may have more columns behind those of an event.
+
+    Args:
+        seals: the keys of what is sealed.
+        rows: the rows.
+        read: `recorded_of`, or `recorded_past_damage`, for what has to be looked at by itself.
+    """
     page = decode_page(map(_columns, rows), erased=Placement.ERASED, position_max=POSITION_MAX)
-    return (
-        recorded_of(seals, *_columns(row)) if found is None else found for row, found in zip(rows, page, strict=True)
-    )
+    return (read(seals, *_columns(row)) if found is None else found for row, found in zip(rows, page, strict=True))
 
 
 def parts_of(names: Collection[str]) -> Iterator[list[str]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -84,6 +85,20 @@ class SyncProjection(ABC):
         """Tell whether something of an event's private part is folded: to erase it then means to fold the log anew."""
         return True
 
+    def carry_over(  # noqa: B027 - most have nothing to carry over
+        self, target: SQLTransaction, before: SQLTransaction, damaged: Sequence[Recorded], erased: Sequence[Recorded]
+    ) -> None:
+        """Put what the tables have of damaged events into tables that the log was folded into anew, for an erasure.
+
+        Such events were folded like erased ones. By default nothing of them is carried over.
+
+        Args:
+            target: the new tables.
+            before: the tables as they are.
+            damaged: the damaged events, which are not erased.
+            erased: what is erased.
+        """
+
 
 def check_not_newer(projections: Sequence[SyncProjection], built: Mapping[str, int] | None, place: str) -> None:
     """Check that no projection of a store is of a later version than is known here: its tables may be others.
@@ -123,6 +138,9 @@ class ReadTransaction(FoldTransaction, Protocol):
 
     seals: Seals | None
     """The keys of what is sealed."""
+
+    reads_past_damage: bool
+    """Whether damaged private parts raise nothing: see `past_damage`."""
 
     def seal_policy(self) -> SealPolicy | None:
         """Return what is recorded sealed; None where nothing ever was. Costs nothing in a write transaction.
@@ -327,6 +345,24 @@ class ReadTransaction(FoldTransaction, Protocol):
     def last(self, topic: str, *, before: int | None = None) -> Recorded | None:
         """Return the last event of a topic, of those with a global position below `before`; None if there is none."""
         ...
+
+
+Reading = TypeVar("Reading", bound=ReadTransaction)
+
+
+@contextmanager
+def past_damage(transaction: Reading) -> Generator[Reading]:
+    """Read past damaged private parts while in the context, so that one does not keep others from being erased.
+
+    An event whose header is sound, and whose private part is not the one that it commits to, cannot be read or is
+    missing, is given as `Event.damaged` then. All else that is damaged raises as ever.
+    """
+    before = transaction.reads_past_damage
+    transaction.reads_past_damage = True
+    try:
+        yield transaction
+    finally:
+        transaction.reads_past_damage = before
 
 
 class WriteTransaction(ReadTransaction, Protocol):

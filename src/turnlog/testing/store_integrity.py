@@ -14,7 +14,7 @@ from msgspec import Raw
 from turnlog.errors import CorruptionError, SchemaError, StoreError, StoreOpenError
 from turnlog.events import Arrival, Recorded, build
 from turnlog.ids import new_id
-from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction
+from turnlog.store import NO_PAYLOAD, ReadTransaction, Store, WriteTransaction, past_damage
 from turnlog.testing.harness import (
     LARGE,
     WAIT_S,
@@ -34,6 +34,7 @@ from turnlog.testing.harness import (
     states,
     tally,
 )
+from turnlog.testing.store_erasing import erase
 from turnlog.testing.store_rebuilding import fill
 
 _SET = "UPDATE stored_events SET {column} = ? WHERE event_id = ?"
@@ -93,6 +94,55 @@ class ChangedEvents(DurableHarness):
         with store.read() as transaction, pytest.raises(CorruptionError) as caught:
             _READS[read](transaction, target)
         assert caught.value.global_position == target.global_position
+
+    @pytest.mark.parametrize("changed", ["edited", "another's", "none", "empty", "marked as erased"])
+    def test_damaged_private_part_keeps_nothing_from_being_erased(
+        self, store: Store, tmp_path: Path, target: Recorded, changed: str
+    ) -> None:
+        """Others are erased beside it, and so is it; who erases reads past it, and nobody else does."""
+        [other] = append(store, new_event(private={"who": "Bob"}))
+        if changed == "marked as erased":
+            self.change(tmp_path, target, "payload_placement", 5)
+        else:
+            private = (target.private_state or b"").replace(b"Ada", b"Eve")
+            parts = {"edited": private, "another's": other.private_state, "none": None, "empty": b""}
+            self.change(tmp_path, target, "private", parts[changed])
+        for gone in (other, target):
+            with store.read() as transaction, past_damage(transaction):
+                for read in _READS.values():
+                    read(transaction, target)
+                found = transaction.event(target.header.id)
+                assert found is not None
+                assert (found.state, found.leaf_hash) == (target.state, target.leaf_hash)
+                assert (found.damaged, found.unreadable, found.erased) == (True, True, False)
+                assert (found.private, found.sealed, found.hash, found.size) == (None, None, None, None)
+                assert transaction.payload(found) is None
+            with store.read() as transaction, pytest.raises(CorruptionError):
+                transaction.event(target.header.id)
+            named = found if gone is target else gone
+            erase(store, named, foreseen=[named], until=3)
+        with store.read() as transaction:
+            assert [event.erased for event in transaction.log()] == [False, True, True, False, False]
+            assert transaction.payload(transaction.stream_end(target.header.stream)) is None
+        assert list(store.check()) == []
+        assert projected(store) == folded_anew(store)
+
+    def test_damaged_header_is_not_read_past(self, store: Store, tmp_path: Path, target: Recorded) -> None:
+        """What it was of cannot be told, whatever the private part is."""
+        self.change(tmp_path, target, "private", b"{}")
+        self.change(tmp_path, target, "leaf_hash", bytes(32))
+        with store.read() as transaction, past_damage(transaction), pytest.raises(CorruptionError) as caught:
+            transaction.event(target.header.id)
+        assert caught.value.global_position == target.global_position
+
+    def test_private_part_of_an_event_without_one_is_read_past(self, store: Store, tmp_path: Path) -> None:
+        """It is none of its own: to who erases the event is what it was."""
+        [recorded] = append(store, new_event())
+        self.change(tmp_path, recorded, "private", new_event(private={"n": 1}).private_state)
+        with store.read() as transaction, past_damage(transaction):
+            for read in _READS.values():
+                read(transaction, recorded)
+            assert transaction.event(recorded.header.id) == recorded
 
     @pytest.mark.parametrize("read", _READS)
     def test_private_part_that_no_header_commits_to_is_refused(self, store: Store, tmp_path: Path, read: str) -> None:

@@ -55,10 +55,11 @@ def take_away(transaction: PostgresWrite, targets: Sequence[Recorded]) -> set[tu
     files: set[tuple[bytes, Placement]] = set()
     for recorded in targets:
         rows = transaction.rows(
-            f"SELECT payload_placement, CASE WHEN {IN_FILES} THEN payload END FROM stored_events WHERE event_id = ?",
+            f"SELECT payload_placement, CASE WHEN {IN_FILES} THEN payload END, private IS NULL"
+            " FROM stored_events WHERE event_id = ?",
             (recorded.header.id,),
         )
-        if not rows or rows[0][0] == Placement.ERASED or recorded.header.private is None:
+        if not rows or (rows[0][0] == Placement.ERASED and rows[0][2]) or recorded.header.private is None:
             raise ConflictError(f"event {recorded.header.id!r} cannot be erased: there is nothing to erase of it")
         if rows[0][1] is not None:
             files.add((rows[0][1], Placement(rows[0][0])))

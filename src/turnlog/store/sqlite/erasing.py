@@ -56,11 +56,11 @@ def take_away(
     for recorded in targets:
         at = recorded.global_position
         rows = cursor.execute(
-            "SELECT payload_placement, payload FROM stored_events WHERE notification_id = ?", (at,)
+            "SELECT payload_placement, payload, private IS NULL FROM stored_events WHERE notification_id = ?", (at,)
         ).fetchall()
-        if not rows or rows[0][0] == Placement.ERASED or recorded.header.private is None:
+        if not rows or (rows[0][0] == Placement.ERASED and rows[0][2]) or recorded.header.private is None:
             raise ConflictError(f"event {recorded.header.id!r} cannot be erased: there is nothing to erase of it")
-        placement, stored = rows[0]
+        placement, stored, _ = rows[0]
         if placement in FILES and type(stored) is bytes:
             files.add((stored, Placement(placement)))
         cursor.execute(_ERASE, (at,))
