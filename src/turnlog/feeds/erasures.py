@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from turnlog.events import ERASURE, Recorded
-from turnlog.store import ReadTransaction, Store
+from turnlog.store import ReadTransaction, Store, past_damage
 
 FORGOTTEN = "what it failed with is not kept: something was erased since"
 """What stands in the place of an error that may repeat what was erased."""
@@ -51,10 +51,11 @@ def erasures_due(transaction: ReadTransaction, state: Reached) -> Due | None:
 
     These are all, where the last one that was carried out is not in the log: an older copy of it was put back.
     """
-    last = transaction.at_global(transaction.last_erasure())
-    if last is None or (last.global_position, last.header.id) == (state.erased_to, state.erased_id):
-        return None
-    done = transaction.at_global(state.erased_to)
+    with past_damage(transaction):
+        last = transaction.at_global(transaction.last_erasure())
+        if last is None or (last.global_position, last.header.id) == (state.erased_to, state.erased_id):
+            return None
+        done = transaction.at_global(state.erased_to)
     is_there = done is not None and done.header.id == state.erased_id
     return Due(after=state.erased_to if is_there else 0, last=last.global_position, last_id=last.header.id)
 
@@ -63,7 +64,7 @@ def due_erasures(store: Store, due: Due) -> Iterator[Recorded]:
     """Iterate over the events of erasures that are to be carried out."""
     after = due.after
     while after < due.last:
-        with store.read() as transaction:
+        with store.read() as transaction, past_damage(transaction):
             erasures = list(islice(transaction.log(after, topics=(ERASURE,)), ERASURES_AT_ONCE))
         if not erasures:
             return

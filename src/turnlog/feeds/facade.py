@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from turnlog.errors import MetaError, NotFoundError, StoreError, TurnlogError
+from turnlog.errors import CorruptionError, MetaError, NotFoundError, StoreError, TurnlogError
 from turnlog.events import ERASURE
 from turnlog.feeds import sinks
 from turnlog.feeds.listings import INDEXED_EVENTS, Listings, spans
@@ -423,7 +423,7 @@ class Feeds:
             name = repr(self.target.place)
             left = [why for why in map(self.target.sweep, self.projections) if why is not None]
             there = self.built()
-            statuses = self.run(there) if there else []
+            statuses = self._forgotten(there) if there else []
         except (StoreError, sqlite3.Error) as error:
             return f"what was erased may still be in {name} ({error}): `turnlog erase --finish`"
         for status in statuses:
@@ -437,6 +437,16 @@ class Feeds:
         if any(status.has_traces for status in statuses):
             return f"what was erased may still be in {name}, which somebody reads: `turnlog erase --finish`"
         return None
+
+    def _forgotten(self, names: Sequence[str]) -> list[Status]:
+        """Bring projections up to date, or let those forget what was erased that damage keeps from going on."""
+        try:
+            return self.run(names)
+        except CorruptionError:
+            runner = self.runner()
+            if not runner._forget_ahead(names):  # pyright: ignore[reportPrivateUsage] - our own
+                raise
+            return runner.status(names)
 
     def close(self) -> None:
         """Release everything."""

@@ -1,7 +1,7 @@
 """Erasures in what projections keep beside their tables, and in the tables of those that are paused.
 
 A projection that goes on comes to an erasure in its order. What it has said when it failed may repeat what was erased
-all the same, and one that is paused does not come to it.
+all the same, and one that is paused, or that damage of the log keeps from going on, does not come to it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnlog.feeds.statuses import check_log, going_on
 from turnlog.feeds.targets import Target, check_open
 from turnlog.model.plain import check_done
 from turnlog.record.lookup import erased_by
-from turnlog.store import Store
+from turnlog.store import Store, past_damage
 from turnlog.store.telling import logger
 
 _log = logger("turnlog.feeds")
@@ -71,14 +71,7 @@ def forget_paused(store: Store, target: Target, given: Projection) -> None:
             due = _due(store, given, state)
             if due is None:
                 return
-            for erasure in due_erasures(store, due) if given.forgets else ():
-                events = erased_events(store, erasure)
-                folded = [event for event in events if event.global_position <= state.position]
-                if folded:
-                    check_done(given.forget(db, folded), "forget", f"projection {given.name!r}")
-                    state = msgspec.structs.replace(state, has_traces=True)
-                target.check(db)
-                check_open(target, db, given, erasure)
+            state = _forgotten(store, target, db, given, state, due)
             target.save(db, given, _reached(state, due))
     except (SchemaError, StoreClosedError, StoreBusyError):
         raise
@@ -86,6 +79,49 @@ def forget_paused(store: Store, target: Target, given: Projection) -> None:
         if target.is_transient(error):
             raise
         _log.warning("projection %s, which is paused, cannot forget what was erased", given.name)
+
+
+def forget_ahead(store: Store, target: Target, given: Projection) -> bool:
+    """Take away what was erased from a projection that damage of the log keeps from coming to the erasure.
+
+    What is erased of events that it has not folded it will find erased.
+
+    Returns:
+        Whether nothing of it is left in the tables: not where they are of another version, or it cannot forget.
+    """
+    with store.read() as transaction:
+        last = transaction.last_erasure()
+    try:
+        with target.transaction() as db:
+            state = target.load(db, given.name)
+            if state is None:
+                return True
+            if state.version != given.version:
+                return False
+            state = forget_errors(store, target, db, given, state)
+            due = Due(after=state.position, last=last, last_id="")
+            target.save(db, given, _forgotten(store, target, db, given, state, due))
+    except (SchemaError, StoreClosedError, StoreBusyError):
+        raise
+    except Exception as error:
+        if target.is_transient(error):
+            raise
+        _log.warning("projection %s, which damage keeps from going on, cannot forget what was erased", given.name)
+        return False
+    return True
+
+
+def _forgotten(store: Store, target: Target, db: Any, given: Projection, state: State, due: Due) -> State:
+    """Take away what was erased of the events that a projection has folded, and return its state."""
+    for erasure in due_erasures(store, due) if given.forgets else ():
+        events = erased_events(store, erasure)
+        folded = [event for event in events if event.global_position <= state.position]
+        if folded:
+            check_done(given.forget(db, folded), "forget", f"projection {given.name!r}")
+            state = msgspec.structs.replace(state, has_traces=True)
+        target.check(db)
+        check_open(target, db, given, erasure)
+    return state
 
 
 def erased_events(store: Store, erasure: Recorded) -> list[LogEvent]:
@@ -97,14 +133,14 @@ def erased_events(store: Store, erasure: Recorded) -> list[LogEvent]:
 
 def _due(store: Store, given: Projection, state: State) -> Due | None:
     """Return the erasures that are due; None without any, and in a log that is not the one that was folded."""
-    with store.read() as transaction, suppress(StoreCutError):
+    with store.read() as transaction, past_damage(transaction), suppress(StoreCutError):
         check_log(transaction, given, state)
         return erasures_due(transaction, state)
     return None
 
 
 def _is_erased(store: Store, position: int | None) -> bool:
-    with store.read() as transaction:
+    with store.read() as transaction, past_damage(transaction):
         event = None if position is None else transaction.at_global(position)
     return event is not None and event.erased
 

@@ -31,7 +31,7 @@ from turnlog.errors import (
 )
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.building import build_of
-from turnlog.feeds.forgetting import erased_events, forget_errors, forget_paused
+from turnlog.feeds.forgetting import erased_events, forget_ahead, forget_errors, forget_paused
 from turnlog.feeds.log_events import log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
 from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
@@ -199,6 +199,19 @@ class Runner:
             skips = {name: tuple(self._target.skips(db, name)) for name in found}
         with self._store.read() as transaction:
             return [status_of(transaction, given, found[given.name], skips[given.name]) for given in chosen]
+
+    def _forget_ahead(self, names: Sequence[str]) -> bool:
+        """Take away what was erased from projections that damage of the log keeps from going on.
+
+        Returns:
+            Whether nothing of it is left in their tables: see `forget_ahead`.
+        """
+        with self._stopping.once():
+            chosen = self._chosen(names)
+            are_done = [forget_ahead(self._store, self._target, given) for given in chosen]
+            for given in chosen:
+                self._scrub(given)
+            return all(are_done)
 
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
         """Build a projection anew beside its tables, and put it in their place. Raises what `run` does."""

@@ -7,7 +7,7 @@ import msgspec
 from turnlog.errors import StoreCutError
 from turnlog.feeds.erasures import erasures_due
 from turnlog.feeds.projection import Projection, Skip, State, Status
-from turnlog.store import ReadTransaction
+from turnlog.store import ReadTransaction, past_damage
 from turnlog.store.pages import ANOTHER, check_seen
 
 
@@ -41,7 +41,8 @@ def status_of(
         skipped=skipped,
     )
     try:
-        check_log(transaction, given, state)
+        with past_damage(transaction):
+            check_log(transaction, given, state)
     except StoreCutError as error:
         return msgspec.structs.replace(status, paused_at=None, paused_event=None, error=str(error), tries_again=False)
     if state.paused_at is not None and erasures_due(transaction, state) is not None:

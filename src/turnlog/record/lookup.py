@@ -10,7 +10,7 @@ from turnlog.events import TARGET, TURN, Recorded
 from turnlog.ids import ID_CHARACTERS, is_id
 from turnlog.projections import bookmarks
 from turnlog.projections.moves import last_move, said_move
-from turnlog.store import ReadTransaction
+from turnlog.store import ReadTransaction, past_damage
 
 BEGINNING_CHARACTERS_MIN = 4
 """So much of an id names a turn at least, if only one has it."""
@@ -133,7 +133,8 @@ def find_event(transaction: ReadTransaction, headish: str) -> Recorded:
 def erased_by(transaction: ReadTransaction, erasure: Recorded) -> Iterator[Recorded]:
     """Iterate over the events that an erasure names and that are erased here: another log's takes nothing away."""
     for citation in erasure.header.citations:
-        event = transaction.event(citation.id) if citation.relation == TARGET else None
+        with past_damage(transaction):
+            event = transaction.event(citation.id) if citation.relation == TARGET else None
         if event is not None and event.erased:
             yield event
 

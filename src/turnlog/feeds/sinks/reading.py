@@ -15,7 +15,7 @@ from turnlog.feeds.sinks.interface import Batch, Choice, SinkRecord, record_key
 from turnlog.feeds.sinks.states import FeedState
 from turnlog.feeds.sinks.status import check_log
 from turnlog.record.lookup import erased_by
-from turnlog.store import ReadTransaction, Store
+from turnlog.store import ReadTransaction, Store, past_damage
 from turnlog.store.pages import check_dense
 
 ERASED_AT_ONCE = 10_000
@@ -115,7 +115,7 @@ class LogReader:
         """
         found: dict[int, SinkRecord] = {}
         while True:
-            with self._store.read() as transaction:
+            with self._store.read() as transaction, past_damage(transaction):
                 genesis = transaction.genesis()
                 erasures = list(islice(transaction.log(after, topics=(ERASURE,)), ERASURES_AT_ONCE))
                 if genesis is None or not erasures:

@@ -14,7 +14,7 @@ from turnlog.feeds.sinks.jsonl import JSONLines
 from turnlog.feeds.sinks.parquet import ParquetFiles
 from turnlog.feeds.sinks.reading import LogReader
 from turnlog.feeds.sinks.states import FeedState, FeedStates
-from turnlog.store import ReadTransaction, Store
+from turnlog.store import ReadTransaction, Store, past_damage
 
 PATIENCE_S = 5.0
 """How long a feed that runs elsewhere is waited for."""
@@ -64,7 +64,7 @@ def delivered_to(store: Store, states: FeedStates, events: Iterable[str]) -> lis
     feeds = [state for state in states.all() if state.sent]
     if not feeds:
         return []
-    with store.read() as transaction:
+    with store.read() as transaction, past_damage(transaction):
         first = min(_positions(transaction, events), default=None)
     return [] if first is None else [state for state in feeds if state.sent >= first]
 
