@@ -27,7 +27,7 @@ from .agent.toolbox import Toolbox, ToolOutcome
 from .async_log import AsyncTurnLog
 from .audit import Anchor, Damage, KeptCheckpoint, VerifyReport
 from .audit.copying import CopyReport
-from .audit.erasing import ErasureReport
+from .audit.erasure_report import ErasureReport
 from .audit.holds import Hold
 from .calls import Call, RequestCheck, UnreadableCall
 from .context.compaction import CompactionReport, SummaryText

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from turnlog.agent import loop
     from turnlog.audit import Anchor, Audit, VerifyReport
     from turnlog.audit.copying import CopyReport
-    from turnlog.audit.erasing import ErasureReport
+    from turnlog.audit.erasure_report import ErasureReport
     from turnlog.audit.holding import Holds
     from turnlog.audit.retaining import RetentionReport
     from turnlog.audit.sealing import SealReport
@@ -1287,9 +1287,9 @@ class TurnLog:
         be read in any copy either. A crash in between leaves turns that nobody can read: erase the subject again.
 
         Args:
-            turn: turns, by id or bookmark.
+            turn: turns, by id or bookmark; and other events that are damaged, by id.
             thread: all turns of the threads that these turns belong to.
-            subject: all turns of a subject.
+            subject: all turns of a subject. The report names damaged ones, of which nobody can tell.
             reason: why. It is kept for ever: it should not repeat what is erased, nor name whom it is about.
             by: who asked for it. It is kept as well.
             seen: the `seen` of the report of a dry run: a turn of it that came later refuses the erasure, so that no
@@ -1299,7 +1299,8 @@ class TurnLog:
         Raises:
             MetaError: not exactly one of turn, thread and subject is given, or no reason.
             UnknownTurnError: there is no such turn.
-            HoldError: a legal hold refuses it. Nothing was erased.
+            HoldError: a legal hold refuses it, or may, where it or what is to be erased is damaged. Nothing was erased.
+            CorruptionError: the header of an event is damaged that has to be read. Nothing was erased.
             SealError: whose turns are sealed, or what is held, cannot be seen without keys: nothing was erased. Or a
                 key could not be destroyed: nothing was erased but keys before it, try again.
             ConflictError: turns of it came later than was seen: nothing was erased. Or others have kept changing holds
@@ -1366,6 +1367,7 @@ class TurnLog:
         Raises:
             MetaError: there is no reason, or no time.
             HoldError: a hold was set meanwhile. Nothing was erased.
+            CorruptionError: as for `erase`. Damaged private parts are no hindrance.
         """
         self._refuse(events.ERASURE, reason=reason, by=by)
         try:
@@ -1378,7 +1380,7 @@ class TurnLog:
                 self._forget()
         if dry_run:
             return report
-        erasure = self._erased_beside(report.erasure or audit.erasing.ErasureReport())
+        erasure = self._erased_beside(report.erasure or audit.ErasureReport())
         if report.erasure is None and erasure.remains is None:
             return report
         return msgspec.structs.replace(report, erasure=erasure)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.cli.command import Command
 from tests.cli.terminal import CTRL_C, Terminal
+from tests.rewriting import without_triggers
 
 from turnlog import TurnLog
 
@@ -106,6 +107,47 @@ def test_hold_refuses_until_it_is_released(talk: Command) -> None:
     talk.ok("hold", "release", "case 7")
     assert talk.ok("hold", "list", "--json").json_lines == []
     talk.ok("erase", "--thread", "main", "--reason", "r", "--yes")
+
+
+def test_damage_keeps_nothing_from_being_erased(talk: Command) -> None:
+    """What nobody can tell of it is told in one line, with what to do; the id that was typed is taken as it is."""
+    free, other = (talk.ok("add", "x", "--bookmark", name, "--json").json["id"] for name in ("one", "other"))
+    with without_triggers(talk.store) as connection:
+        connection.execute("UPDATE stored_events SET private = NULL WHERE event_id = ?", (free,))
+    which = ("erase", "--subject", "Alice", "--reason", "r")
+    for given in ((*which, "--dry-run"), (*which, "--yes")):
+        outcome = talk(*given)
+        assert outcome.status == 0
+        assert outcome.text.count("\n  turn ") == 2
+        [told] = outcome.stderr.splitlines()
+        assert f"event {free} is damaged, and nobody can tell whether it goes too" in told
+        assert f"erase it by its id (--turn {free}); else restore it from a copy" in told
+    with without_triggers(talk.store) as connection:
+        connection.execute("UPDATE stored_events SET private = x'7b' WHERE event_id = ?", (other,))
+    outcome = talk(*which, "--yes")
+    assert f"2 events are damaged, and nobody can tell whether they go too ({free}, {other}): erase" in outcome.stderr
+    assert talk.ok(*which, "--yes", "--json").json["damaged"] == [free, other]
+    with Terminal(talk, "erase", "--turn", free[:-1], "--turn", other, "--reason", "r") as terminal:
+        terminal.expect("erase 2 events for good? [y/n] ")
+        terminal.send("y\n")
+        assert terminal.end()[1] == 0
+    assert talk.ok("verify").text.startswith("clean")
+
+
+def test_damaged_hold_is_listed_and_released(talk: Command) -> None:
+    """By the id of its event, which the refusal says too."""
+    talk.ok("hold", "set", "case", "--subject", "Alice")
+    talk.ok("hold", "set", "case 7", "--thread", "free")
+    with without_triggers(talk.store) as connection:
+        connection.execute("UPDATE stored_events SET private = x'7b' WHERE topic = 'gpt.hold'")
+    on_subject, on_thread = (hold["name"] for hold in talk.ok("hold", "list", "--json").json_lines)
+    listed = talk.ok("hold").text.splitlines()
+    assert f"{on_subject}  damaged, and so on everything: of what subject it is cannot be told" in listed[0]
+    assert f"{on_thread}  damaged, and so on thread 0" in listed[1]
+    which = ("erase", "--thread", "main", "--reason", "r", "--yes")
+    assert f"release it, `turnlog hold release {on_subject}`" in talk.refused(*which)
+    talk.ok("hold", "release", on_subject)
+    talk.ok(*which)
 
 
 def test_retain_lists_and_erases_only_when_told(talk: Command) -> None:

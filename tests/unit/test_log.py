@@ -562,6 +562,8 @@ class TestErrors:
             # tests/unit/audit/test_erasing.py
             *(f"{method} HoldError" for method in ("erase", "retain", "holds.set")),
             "erase ConflictError",
+            # tests/unit/audit/test_erasing_damaged.py
+            *(f"{method} CorruptionError" for method in ("erase", "retain")),
             # tests/unit/audit/test_unerased.py
             "finish_erasing HoldError",
             # tests/unit/audit/test_copying.py

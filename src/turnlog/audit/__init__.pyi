@@ -1,6 +1,7 @@
 from . import copying, erasing, holding, holds, retaining, sealing
 from .anchors import Anchor
 from .checkpoints import Checkpoint
+from .erasure_report import ErasureReport
 from .facade import Audit, KeptCheckpoint
 from .heads import SignedHeads
 from .holding import Holds
@@ -17,6 +18,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointKeeper",
     "Damage",
+    "ErasureReport",
     "Holds",
     "KeptCheckpoint",
     "Proof",

@@ -6,18 +6,27 @@ since is looked at. Then one transaction appends the `gpt.erasure` events and ta
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from turnlog.audit.holds import Hold, held
+from turnlog.audit.erasure_report import ErasureReport
+from turnlog.audit.holds import Hold, doubt, held
 from turnlog.audit.targets import Scope, Targets, Wanted
 from turnlog.audit.unerased import unerased
-from turnlog.errors import ConflictError, HoldError, MetaError, SealError, StoreError, TurnlogError, UncertainError
+from turnlog.errors import (
+    ConflictError,
+    CorruptionError,
+    HoldError,
+    MetaError,
+    SealError,
+    StoreError,
+    TurnlogError,
+    UncertainError,
+)
 from turnlog.events import (
     BOOKMARK,
     CALL,
@@ -34,8 +43,10 @@ from turnlog.events import (
     Recorded,
     Seals,
     cite,
+    is_of_format,
 )
 from turnlog.events.sealing import find_key
+from turnlog.ids import is_id
 from turnlog.model import ErasureMeta
 from turnlog.model.kinds import check_type
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
@@ -44,7 +55,7 @@ from turnlog.record.fields import check_name
 from turnlog.record.sealing import key_about
 from turnlog.record.subjects import changes_subject
 from turnlog.sources import Sources
-from turnlog.store import NO_PAYLOAD, ErasedFiles, ReadTransaction, Store, WriteTransaction
+from turnlog.store import NO_PAYLOAD, ErasedFiles, ReadTransaction, Store, WriteTransaction, past_damage
 from turnlog.store.sealing import checked_seals
 
 TARGETS_MAX = 1000
@@ -60,87 +71,10 @@ _AGAIN = "an earlier erasure names it, and it was there"
 
 _ROUNDS_MAX = 10
 
+Plan = Callable[[WriteTransaction], Sequence[Recorded]]
 
-class ErasureReport(Struct, frozen=True, kw_only=True):
-    """What was erased, or would be.
-
-    Attributes:
-        erasures: ids of the `gpt.erasure` events; none where nothing was left to erase, and in a dry run.
-        turns: ids of the turns, in global order, as in all of these; turns of models that say what a summary says
-            among them.
-        calls: ids of recorded requests that had one of the turns in their window.
-        replies: ids of recorded replies: those that the turns came of, and those to these calls.
-        lines: ids of lines of imported transcripts.
-        bookmarks: ids of bookmark events.
-        holds: ids of events that set holds on the subject, and of those that released them.
-        summaries: ids of summaries that were written from one of the turns.
-        tool_calls: ids of the beginnings and ends of their tool calls.
-        moved_bookmarks: bookmarks that one of the turns had moved. They are where they stood before, or gone.
-        moving_bookmarks: in a dry run, names of bookmarks that are at one of the turns. They would be where they stood
-            before, or gone.
-        already: number of events that were erased before.
-        others: ids of events of topics of your own that cite one of the turns. They are not erased.
-        alike: subjects that are spelled as the one that was asked for, but for case, blanks or how Unicode composes
-            their characters. Nothing of them is erased.
-        undecided: ids of lines of imported transcripts of which nobody can tell whether they are of the turns: such as
-            titles of sessions that name a line which is not in the log, and no session; and lines that would have to be
-            compared with one of the turns, where the payload of either is damaged. They are not erased.
-        unseen: ids of sealed turns of another log of which nobody can tell without its keys whether they are of the
-            subject. They are not erased.
-        payload_bytes: bytes of the payloads.
-        files_removed: number of payload files that were removed.
-        files_shared: number of payload files that are kept, because other events have the same payload.
-        remains: why traces are still in the files of the store, one line; None if there are none.
-        keys: ids of the data keys of the subject that were destroyed, and with them what is sealed in all copies.
-        still_sealed: number of events that were sealed under other keys, which are here. Copies that were made before
-            have them still, for whoever has these keys.
-        never_sealed: number of events that were recorded in plain, where others are sealed: before they were to be.
-            Copies that were made before have them still, for everybody.
-        key_missing: number of events that were sealed under a key that is not here, as one that was destroyed before.
-            If somebody else has it, copies that were made before have them still.
-        at_work: ids of those of the turns that a run was at work on. What it records later has the subject that it
-            began with, and is not erased: erase it when the run has ended.
-        seen: in a dry run, the global position up to which the log was looked at: `TurnLog.erase` takes it. Else 0.
-        dry_run: whether nothing was done.
-    """
-
-    erasures: tuple[str, ...] = ()
-    turns: tuple[str, ...] = ()
-    calls: tuple[str, ...] = ()
-    replies: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
-    bookmarks: tuple[str, ...] = ()
-    holds: tuple[str, ...] = ()
-    summaries: tuple[str, ...] = ()
-    tool_calls: tuple[str, ...] = ()
-    moved_bookmarks: tuple[MovedBookmark, ...] = ()
-    moving_bookmarks: tuple[str, ...] = ()
-    already: int = 0
-    others: tuple[str, ...] = ()
-    alike: tuple[str, ...] = ()
-    undecided: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
-    payload_bytes: int = 0
-    files_removed: int = 0
-    files_shared: int = 0
-    remains: str | None = None
-    keys: tuple[str, ...] = ()
-    still_sealed: int = 0
-    never_sealed: int = 0
-    key_missing: int = 0
-    at_work: tuple[str, ...] = ()
-    seen: int = 0
-    dry_run: bool = False
-
-    @property
-    def events(self) -> int:
-        """The number of events that were erased, or would be."""
-        beside = (self.calls, self.replies, self.lines, self.bookmarks, self.holds, self.summaries, self.tool_calls)
-        return len(self.turns) + sum(map(len, beside))
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        return {**msgspec.to_builtins(self), "events": self.events}
+_BESIDE = (CALL, REPLY, BOOKMARK, HOLD, SUMMARY, TOOL_CALL, TOOL_END)
+"""What is erased beside turns, but for lines of transcripts."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -157,14 +91,28 @@ class Request(Struct, frozen=True, kw_only=True):
         """Return what that is in a log.
 
         Raises:
-            UnknownTurnError: there is no such turn.
+            UnknownTurnError: there is no such turn, nor a damaged event of such an id that could be erased.
         """
         if not self.turns and not self.threads and self.subject is None:
             found = list(unerased(transaction))
             turns = [event for event in found if event.header.topic == TURN]
             return Wanted(scope="turn", turns=turns, carrying=[event for event in found if event.header.topic != TURN])
-        turns = [find_turn(transaction, headish) for headish in self.turns or self.threads]
-        return Wanted(scope=self.scope, turns=turns, subject=self.subject)
+        carrying = [] if not self.turns else [*_damaged_of(transaction, self.turns)]
+        named = {event.header.id for event in carrying}
+        asked = [headish for headish in self.turns or self.threads if headish.lower() not in named]
+        turns = [find_turn(transaction, headish) for headish in asked]
+        return Wanted(scope=self.scope, turns=turns, subject=self.subject, carrying=carrying)
+
+    def named(self, transaction: ReadTransaction) -> Request:
+        """Return the same with ids: a name can mean another turn later.
+
+        Raises:
+            UnknownTurnError: there is no such turn.
+        """
+        with past_damage(transaction):
+            wanted = self.wanted(transaction)
+        ids = tuple(event.header.id for event in (*wanted.turns, *wanted.carrying))
+        return Request(turns=ids if self.turns else (), threads=ids if self.threads else (), subject=self.subject)
 
     @property
     def scope(self) -> Scope:
@@ -185,6 +133,18 @@ def request(turn: str | Sequence[str] | None, thread: str | Sequence[str] | None
         threads=_headishes(thread, "thread"),
         subject=None if subject is None else check_name(subject, field="subject"),
     )
+
+
+def _damaged_of(transaction: ReadTransaction, ids: Sequence[str]) -> Iterator[Recorded]:
+    """Iterate over the damaged events, other than turns, of some ids, and over those that were erased already."""
+    for event_id in filter(is_id, ids):
+        event = transaction.event(event_id.lower())
+        if (
+            event is not None
+            and (event.damaged or event.erased)
+            and (event.header.topic in _BESIDE or is_of_format(event.header.topic))
+        ):
+            yield event
 
 
 def _headishes(given: str | Sequence[str] | None, field: str) -> tuple[str, ...]:
@@ -227,8 +187,15 @@ def erase(
     if seen is not None:
         check_type(seen, int, "seen")
     meta = ErasureMeta(reason=reason, by=None if by is None else check_type(by, str, "by"))
+    with damage_told():
+        return _erased(store, asked, meta, sources, seen=seen, dry_run=dry_run)
+
+
+def _erased(
+    store: Store, asked: Request, meta: ErasureMeta, sources: Sources, *, seen: int | None, dry_run: bool
+) -> ErasureReport:
     for _ in range(_ROUNDS_MAX):
-        with store.read() as transaction:
+        with store.read() as transaction, past_damage(transaction):
             search = Search(transaction, asked, seen)
             seals = _keys_of(transaction, asked)
             moving = _bookmarks_at(transaction, search.foreseen) if dry_run else ()
@@ -250,7 +217,7 @@ def erase_again(store: Store, sources: Sources) -> None:
     Raises:
         HoldError, SealError, ConflictError: as `erase` does.
     """
-    with store.read() as transaction:
+    with store.read() as transaction, past_damage(transaction):
         if next(unerased(transaction), None) is None:
             return
     erase(store, Request(), reason=_AGAIN, sources=sources)
@@ -318,8 +285,12 @@ class Search:
                     f"whether the legal hold {hold.name!r} refuses it cannot be seen, and nothing was erased: "
                     f"{_why_closed(transaction)}"
                 )
+            if hold.damaged and hold.name in chosen:
+                raise HoldError(f"{hold.name!r} is a legal hold, and nothing was erased: release it first")
             if not chosen.isdisjoint(event.header.id for event in targets.all):
                 raise _refusal(hold)
+            if (untold := doubt(transaction, hold, targets, chosen)) is not None:
+                raise HoldError(untold)
 
     def find_since(self, transaction: ReadTransaction) -> list[Recorded]:
         """Look at what came since the snapshot, and return all that is to be erased.
@@ -353,14 +324,12 @@ class Search:
         """Return what was erased, or would be."""
         targets = self._targets
         found = targets.all if chosen is None else chosen
+        goes = {event.header.id for event in found}
         sealed = [
             event.sealed for event in found if event.sealed is not None and set(keys).isdisjoint(event.sealed.keys)
         ]
         is_here = {each.key: _is_here(self._seals, each.key) for each in sealed}
-        named = {
-            topic: tuple(event.header.id for event in found if event.header.topic == topic)
-            for topic in (CALL, REPLY, BOOKMARK, HOLD, SUMMARY, TOOL_CALL, TOOL_END)
-        }
+        named = {topic: tuple(event.header.id for event in found if event.header.topic == topic) for topic in _BESIDE}
         turns = tuple(event.header.id for event in found if event.header.topic == TURN)
         known = {*turns, *chain.from_iterable(named.values())}
         return ErasureReport(
@@ -380,6 +349,7 @@ class Search:
             alike=tuple(sorted(targets.alike)),
             undecided=tuple(targets.undecided),
             unseen=tuple(targets.unseen),
+            damaged=tuple(event_id for event_id in targets.damaged if event_id not in goes),
             payload_bytes=sum(event.size or event.stored_size or 0 for event in found),
             files_removed=0 if files is None else files.removed,
             files_shared=0 if files is None else files.shared,
@@ -462,8 +432,8 @@ def _erase(store: Store, search: Search, asked: Request, meta: ErasureMeta, sour
         return chosen
 
     try:
-        files = store.erase(plan, foreseen=search.foreseen, until=search.until)
-        with store.read() as transaction:
+        files = store.erase(_past_damage(plan), foreseen=search.foreseen, until=search.until)
+        with store.read() as transaction, past_damage(transaction):
             now = {found.name: found.turn for found in all_bookmarks(transaction)}
     except KeyboardInterrupt as stop:
         if erasures and _is_recorded(store, erasures[0]):
@@ -491,9 +461,31 @@ def _erase(store: Store, search: Search, asked: Request, meta: ErasureMeta, sour
     return search.report(chosen, erasures=erasures, keys=keys, files=files, moved=moved, at_work=at_work)
 
 
+def _past_damage(plan: Plan) -> Plan:
+    def run(transaction: WriteTransaction) -> Sequence[Recorded]:
+        with past_damage(transaction):
+            return plan(transaction)
+
+    return run
+
+
 def _destroyed(keys: Sequence[str], asked: Request) -> str:
     are = "is" if len(keys) == 1 else "are"
     return f"what was sealed of subject {asked.subject!r} is gone: {', '.join(map(repr, keys))} {are} destroyed"
+
+
+@contextmanager
+def damage_told() -> Generator[None]:
+    """Let an error about what is damaged say that nothing was erased, unless it says that something was."""
+    try:
+        yield
+    except CorruptionError as error:
+        if getattr(error, "__notes__", ()):
+            raise
+        raise CorruptionError(
+            f"{error}; nothing was erased, for nobody can tell what that was: restore the store from a copy",
+            global_position=error.global_position,
+        ) from error
 
 
 @contextmanager

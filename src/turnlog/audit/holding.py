@@ -15,7 +15,7 @@ from turnlog.record.fields import check_name
 from turnlog.record.redaction import NOTHING
 from turnlog.record.sealing import key_about, key_beside
 from turnlog.sources import Sources
-from turnlog.store import NO_PAYLOAD, Store, WriteTransaction
+from turnlog.store import NO_PAYLOAD, Store, WriteTransaction, past_damage
 
 
 class Holds:
@@ -89,7 +89,8 @@ class Holds:
         def plan(transaction: WriteTransaction) -> Hold:
             if name in holds(transaction):
                 raise HoldError(f"there is a hold {name!r} already: release it first, or choose another name")
-            named = (find_turn(transaction, headish) for headish in asked.turns or asked.threads)
+            with past_damage(transaction):
+                named = [find_turn(transaction, headish) for headish in asked.turns or asked.threads]
             found = {turn.header.id: turn for turn in named}
             citations = [cite(turn, TARGET) for turn in found.values()]
             key = key_about(transaction, [*found.values()], asked.subject)
@@ -99,7 +100,7 @@ class Holds:
         return self._store.write(plan)
 
     def release(self, name: str, *, reason: str | None = None, by: str | None = None) -> None:
-        """Release a legal hold. On return it is on disk.
+        """Release a legal hold. On return it is on disk. One whose event is damaged is named by the id of that.
 
         Raises:
             MetaError: the name or a text is none.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from turnlog.audit.targets import Scope, Targets, Wanted, cited_targets
-from turnlog.events import HOLD, Arrival, Recorded, meta_of, unreadable
+from turnlog.events import HOLD, TURN, Arrival, Recorded, meta_of, metadata, unreadable
 from turnlog.model import HoldMeta
-from turnlog.store import ReadTransaction
+from turnlog.store import ReadTransaction, past_damage
 
 
 class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -24,6 +25,8 @@ class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True):
         reason: why.
         by: who asked for it.
         time_ms: when it was set, in milliseconds since 1970 UTC.
+        damaged: whether what it says is damaged: `name` is the id of its event then, and `scope` the widest that it
+            may have. Where that is a subject nobody can tell which, and it refuses everything.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     by: str | None = None
     time_ms: int
+    damaged: bool = False
 
     def to_record(self) -> dict[str, Any]:
         """Return the hold as plain values."""
@@ -40,16 +44,28 @@ class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def holds(transaction: ReadTransaction) -> dict[str, tuple[Hold, Recorded]]:
-    """Return the holds that are set, by name, each with its event. Those that came with another log hold nothing."""
+    """Return the holds that are set, by name, each with its event. Those that came with another log hold nothing.
+
+    Damaged ones are among them: see `Hold.damaged`. What releases a hold cites it.
+
+    Raises:
+        SealedError: one is sealed, and its key is not here.
+    """
     found: dict[str, tuple[Hold, Recorded]] = {}
-    for recorded in transaction.log(topics=[HOLD]):
+    with past_damage(transaction):
+        said = [*transaction.log(topics=[HOLD])]
+    for recorded in said:
         if recorded.erased or recorded.arrival == Arrival.GUEST:
+            continue
+        if recorded.damaged:
+            _take_damaged(found, recorded)
             continue
         if recorded.unreadable:
             raise unreadable(recorded, f"a legal hold (event {recorded.header.id!r}), which may refuse this,")
         meta = meta_of(recorded, HoldMeta)
         if meta.action == "release" or meta.scope is None:
             found.pop(meta.name, None)
+            _drop(found, recorded)
             continue
         hold = Hold(
             name=meta.name,
@@ -64,6 +80,30 @@ def holds(transaction: ReadTransaction) -> dict[str, tuple[Hold, Recorded]]:
     return found
 
 
+def _take_damaged(found: dict[str, tuple[Hold, Recorded]], recorded: Recorded) -> None:
+    """Take in what the header of an event says that sets a hold or releases one."""
+    if metadata(recorded).get("action") == "release":
+        _drop(found, recorded)
+        return
+    turns = tuple(cited_targets(recorded))
+    hold = Hold(
+        name=recorded.header.id,
+        scope="thread" if turns else "subject",
+        turns=turns,
+        time_ms=recorded.header.time,
+        damaged=True,
+    )
+    found[hold.name] = hold, recorded
+
+
+def _drop(found: dict[str, tuple[Hold, Recorded]], release: Recorded) -> None:
+    """Drop the holds that an event cites, which releases them."""
+    cited = {*cited_targets(release)}
+    for name, (_, recorded) in [*found.items()]:
+        if recorded.header.id in cited:
+            del found[name]
+
+
 def held(transaction: ReadTransaction) -> list[tuple[Hold, Targets]]:
     """Return the holds that are set, each with what will say which events it holds."""
     found: list[tuple[Hold, Targets]] = []
@@ -72,3 +112,24 @@ def held(transaction: ReadTransaction) -> list[tuple[Hold, Targets]]:
         turns = [event for event in events if event is not None]
         found.append((hold, Targets(Wanted(scope=hold.scope, turns=turns, subject=hold.subject))))
     return found
+
+
+def doubt(transaction: ReadTransaction, hold: Hold, targets: Targets, chosen: set[str]) -> str | None:
+    """Return why nobody can tell whether a hold refuses to erase events, one line; None where that can be told."""
+    if not chosen or hold.scope != "subject":
+        return None
+    untold = f"whether the legal hold {hold.name!r} refuses it cannot be told, and nothing was erased"
+    if hold.damaged:
+        return f"{untold}, for it is damaged: restore it from a copy, or release it, `turnlog hold release {hold.name}`"
+    turns = [event for event in targets.damaged.values() if event.header.topic == TURN]
+    if not turns or not _carry(transaction, turns, chosen):
+        return None
+    named = next((turn for turn in turns if _carry(transaction, [turn], chosen)), turns[0])
+    return f"{untold}, for turn {named.header.id!r} is damaged: restore it from a copy, or release the hold"
+
+
+def _carry(transaction: ReadTransaction, turns: Sequence[Recorded], chosen: set[str]) -> bool:
+    """Tell whether some of the chosen events are of some turns."""
+    found = Targets(Wanted(scope="turn", turns=turns))
+    found.find(transaction)
+    return not chosen.isdisjoint(event.header.id for event in found.all)

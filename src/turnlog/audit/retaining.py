@@ -8,14 +8,15 @@ from itertools import chain, filterfalse
 
 from msgspec import Struct
 
-from turnlog.audit.erasing import ErasureReport, GoneOnError, Request, Search, erase
+from turnlog.audit.erasing import GoneOnError, Request, Search, damage_told, erase
+from turnlog.audit.erasure_report import ErasureReport
 from turnlog.errors import ConflictError, HoldError, MetaError
 from turnlog.events.meta import turn_meta
 from turnlog.events.times import said_at
 from turnlog.model.kinds import check_type
 from turnlog.projections.threads import Thread, latest_threads, turns_backwards
 from turnlog.sources import Sources
-from turnlog.store import ReadTransaction, Store
+from turnlog.store import ReadTransaction, Store, past_damage
 
 _CLOCKS_DIFFER = timedelta(days=1)
 """By how much clocks may differ."""
@@ -61,7 +62,7 @@ def retain(
     except OverflowError:
         limit = datetime.min.replace(tzinfo=UTC)
     for _ in range(_ROUNDS_MAX):
-        with store.read() as transaction:
+        with damage_told(), store.read() as transaction, past_damage(transaction):
             seen = transaction.log_end()
             old = latest_threads(transaction, among=lambda thread: _is_old(transaction, thread, now, limit))
             due, kept = _due_and_kept(transaction, [thread.id for thread in old])

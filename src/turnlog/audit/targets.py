@@ -110,10 +110,13 @@ class Targets:
         carrying: the other events, by id; erased ones too.
         others: ids of events of other people's topics that cite one of the turns. They are told, and stay.
         unseen: sealed turns of which nobody can tell without keys whether they are of the subject, by id.
+        damaged: events of which nobody can tell whether they go, for their private parts are damaged, by id: turns that
+            may be of the subject, holds that may be on it, and what may have renamed or deleted one of the bookmarks.
+            They are told, and stay.
         alike: other subjects that differ from the wanted one by case, blanks or how Unicode composes characters.
         undecided: lines of transcripts that may say something of the turns, by id. They are told, and stay. One kind
             belongs to no turn and to no session, each with the lines that it names, of which none is in the log. Of
-            the others the payload is damaged, or that of a turn of their session.
+            the others the private part or the payload is damaged, or that of a turn of their session.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -123,6 +126,7 @@ class Targets:
         self.carrying: dict[str, Recorded] = {event.header.id: event for event in wanted.carrying}
         self.others: list[str] = []
         self.unseen: dict[str, Recorded] = {}
+        self.damaged: dict[str, Recorded] = {}
         self.alike: set[str] = set()
         self.undecided: dict[str, set[bytes]] = {}
         self._below: dict[str, int] = {}
@@ -193,6 +197,8 @@ class Targets:
         for turn in transaction.log(after, topics=[TURN]):
             if turn.sealed is not None and turn.private is None:
                 closed.append(turn)
+            elif turn.damaged:
+                self.damaged[turn.header.id] = turn
             elif (named := named_subject(turn)) == subject:
                 self._add_turn(turn)
             elif named is not None and named not in differ:
@@ -256,6 +262,7 @@ class Targets:
         topics = [topic for topic in there_are if topic in known or (self.turns and topic not in SHAPES)]
         if not topics:
             return
+        self._note_lines_of_damaged(transaction, [topic for topic in topics if is_of_format(topic)])
         lines = [topic for topic in topics if format_of(topic) in self._formats]
         for line in transaction.log(after, topics=lines) if lines else ():
             if line.header.cited("turn") in self.turns and (name := _name_of(line)) is not None:
@@ -270,6 +277,16 @@ class Targets:
         if named := {uuid for uuids in self.undecided.values() for uuid in uuids}:
             known = named.intersection(map(_name_of, transaction.log(topics=lines)))
             self.undecided = {line: uuids for line, uuids in self.undecided.items() if uuids.isdisjoint(known)}
+
+    def _note_lines_of_damaged(self, transaction: ReadTransaction, topics: Sequence[str]) -> None:
+        """Note of what format and session damaged turns are, as the lines that belong to them say."""
+        damaged = {turn.header.id for turn in self.turns.values() if turn.damaged}
+        for line in transaction.log(topics=topics) if damaged and topics else ():
+            if line.header.cited("turn") in damaged:
+                self._formats.add(format_of(line.header.topic))
+                if (session := _session(_line(line))) is not None:
+                    self._sessions.add(session)
+                    self._is_unread = True
 
     def _goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
         """Tell whether an event goes with the turns."""
@@ -311,6 +328,11 @@ class Targets:
         return True
 
     def _bookmark_goes(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
+        if recorded.damaged:
+            turn = recorded.header.cited("turn")
+            if turn is None:  # it renames or deletes one, and its name is not readable
+                self.damaged[recorded.header.id] = recorded
+            return turn in self.turns
         move = said_move(recorded, guests=True)
         if move is None:
             return False
@@ -329,6 +351,8 @@ class Targets:
     def _hold_goes(self, recorded: Recorded) -> bool:
         if any(citation.id in self.carrying for citation in recorded.header.citations):
             return True
+        if recorded.damaged and not recorded.header.citations:  # those on turns and on threads cite them
+            self.damaged[recorded.header.id] = recorded
         return not recorded.unreadable and meta_of(recorded, HoldMeta).subject == self._wanted.subject
 
     def _line_goes(self, transaction: ReadTransaction, line: Recorded) -> bool:
@@ -336,6 +360,8 @@ class Targets:
         if turn in self.turns:
             return True
         if line.unreadable:
+            if line.damaged and (turn is None or turn in self._before or _is_about_session(line)):
+                self.undecided[line.header.id] = set()
             return False
         is_of_session = _session(_line(line)) in self._sessions
         if is_of_session and _says_what_about(transaction, line):
@@ -390,9 +416,14 @@ def _is_claim(by: Recorded, of: Recorded | None) -> bool:
     return by.arrival == Arrival.GUEST and of is not None and of.arrival != Arrival.GUEST
 
 
+def _is_about_session(line: Recorded) -> bool:
+    """Tell whether a line is of a kind that says something of a session as a whole."""
+    return line.header.topic.partition(".")[2] in _OF_A_SESSION
+
+
 def _says_what_about(transaction: ReadTransaction, line: Recorded) -> bool:
     """Tell whether a line of a session says what all of it is about, in whatever turn that was said."""
-    if line.header.topic.partition(".")[2] not in _OF_A_SESSION:
+    if not _is_about_session(line):
         return False
     payload = _payload(transaction, line)
     if payload is None:

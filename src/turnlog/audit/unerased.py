@@ -20,7 +20,9 @@ def is_there(target: Recorded) -> bool:
 
 
 def unerased(transaction: ReadTransaction) -> Iterator[Recorded]:
-    """Iterate over the events that erasures of this log name and that are there, each once. Damaged ones are left out.
+    """Iterate over the events that erasures of this log name and that are there, each once.
+
+    Damaged ones are left out, but for those that are read past: see `past_damage`.
 
     What another log has erased is that log's word: it may be here.
     """

@@ -11,7 +11,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from turnlog.audit.erasing import ErasureReport
+from turnlog.audit.erasing import request
+from turnlog.audit.erasure_report import ErasureReport
 from turnlog.audit.holds import Hold
 from turnlog.audit.targets import cited_targets
 from turnlog.audit.unerased import unerased
@@ -27,6 +28,7 @@ from turnlog.events import ERASURE
 from turnlog.events.times import time_of
 from turnlog.feeds.sinks import FeedState
 from turnlog.log import TurnLog
+from turnlog.store import past_damage
 from turnlog.store.urls import is_postgres
 
 _NAMED_MAX = 3
@@ -116,7 +118,7 @@ def erase(
     if finish:
         _check_finish(which, reason=reason, by=by, dry_run=dry_run)
         with common.open() as log:
-            with log.store.read() as transaction:
+            with log.store.read() as transaction, past_damage(transaction):
                 end, there = transaction.log_end(), sum(1 for _ in unerased(transaction))
             if there and not yes:
                 _check_somebody_is_here(f"--yes erases again the {count(there, 'event')} that earlier erasures name")
@@ -206,11 +208,9 @@ def _confirm(log: TurnLog, which: Which, common: Common) -> tuple[Which, int]:
         UsageError: the answer is no, or nobody is there to be asked.
     """
     _check_somebody_is_here("--yes, or see with --dry-run what it would be")
-    shown = Which(
-        turn=tuple(log.turn(headish).id for headish in which.turn),
-        thread=tuple(log.turn(headish).id for headish in which.thread),
-        subject=which.subject,
-    )
+    with log.store.read() as transaction:
+        named = request(which.turns, which.threads, which.subject).named(transaction)
+    shown = Which(turn=named.turns, thread=named.threads, subject=named.subject)
     found = log.erase(turn=shown.turns, thread=shown.threads, subject=shown.subject, reason="dry run", dry_run=True)
     if found.events:
         if not common.json:
@@ -277,6 +277,8 @@ def _write_report(report: ErasureReport, common: Common, feeds: Sequence[FeedSta
     if report.unseen and not common.json:
         turns = count(len(report.unseen), "sealed turn")
         note(f"{turns} of another log may be of it too: that cannot be seen without its keys, and they are not erased")
+    if not common.json:
+        _tell_damaged(report)
     _tell_at_work(report)
     if report.remains is not None:
         note(report.remains)
@@ -285,6 +287,23 @@ def _write_report(report: ErasureReport, common: Common, feeds: Sequence[FeedSta
             "bytes of what was erased before are in the tables' files, unless `turnlog erase --finish` has written "
             "them anew since"
         )
+
+
+def _tell_damaged(report: ErasureReport) -> None:
+    if not report.damaged:
+        return
+    if len(report.damaged) == 1:
+        [only] = report.damaged
+        note(
+            f"event {only} is damaged, and nobody can tell whether it goes too: if it does, erase it by its id "
+            f"(--turn {only}); else restore it from a copy"
+        )
+        return
+    named = ", ".join(report.damaged[:_NAMED_MAX]) + (", …" if len(report.damaged) > _NAMED_MAX else "")
+    note(
+        f"{count(len(report.damaged), 'event')} are damaged, and nobody can tell whether they go too ({named}): erase "
+        "those that do by their ids (--turn ID), and restore the others from a copy"
+    )
 
 
 def _tell_at_work(report: ErasureReport) -> None:
@@ -389,6 +408,8 @@ def retain(
             else:
                 _write_lines(screen, report.erasure, feeds)
         if report.erasure is not None:
+            if not common.json:
+                _tell_damaged(report.erasure)
             _tell_at_work(report.erasure)
         if remains is not None:
             note(remains)
@@ -474,5 +495,8 @@ def release(
 
 
 def _on(hold: Hold) -> str:
+    if hold.damaged:
+        what = f"thread {' '.join(hold.turns)}" if hold.turns else "everything: of what subject it is cannot be told"
+        return f"damaged, and so on {what}, since {time_of(hold.time_ms):%Y-%m-%d}"
     what = one_line(hold.subject or "") if hold.scope == "subject" else " ".join(hold.turns)
     return f"{hold.scope} {what}, since {time_of(hold.time_ms):%Y-%m-%d}"
