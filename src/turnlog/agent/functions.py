@@ -44,7 +44,8 @@ class Functions(Toolbox):
     The parameters' types are what msgspec knows: plain values, lists, dicts, literals, enums, dataclasses, `TypedDict`,
     structs; and models of pydantic, also within these, in a union with None alone. Bounds stand in `Annotated`, as
     `msgspec.Meta(…)`, or as `pydantic.Field(…)` or whatever else pydantic reads there, and then pydantic reads all of
-    the parameter. The description is that of the docstring; of a parameter, `Annotated[…, "a text"]` goes first.
+    the parameter, and a number for a `Decimal` keeps the digits of a float. The description is that of the docstring;
+    of a parameter, `Annotated[…, "a text"]` goes first.
 
     A plain function runs in a thread of its own, and an `async` one in the event loop. What it returns becomes the
     result: text as it is, content blocks as they are, anything else as JSON. An exception becomes an error result.
@@ -81,6 +82,8 @@ class Functions(Toolbox):
             return ToolOutcome.error(str(error))
         except msgspec.DecodeError as error:
             return ToolOutcome.error(f"the arguments do not fit {name!r}: {error}")
+        except Exception as error:  # noqa: BLE001 - what checks values of all types raises what it likes
+            return ToolOutcome.error(f"the arguments of {name!r} cannot be read: {told_error(error)}")
         function = offered.function
         if inspect.iscoroutinefunction(function):
             return await _awaited(function(**given))
@@ -123,14 +126,14 @@ def _offered(function: Function) -> _Offered:
                 f"for the value: write {parameter.name}: Annotated[…, Field(…)], and behind it the default"
             )
         if (said := description_in(parameter.annotation)) is not None:
-            of_parameters[parameter.name] = said
+            of_parameters[parameter.name] = unicode_of(said)
     try:
         struct = msgspec.defstruct(name, list(map(_field, signature)), kw_only=True, forbid_unknown_fields=True)
-        schema = _schema(struct, of_parameters, {each.name: each.default for each in signature})
+        schema = msgspec.json.encode(_schema(struct, of_parameters, {each.name: each.default for each in signature}))
     except (TypeError, ValueError, NameError, AttributeError, RecursionError) as error:
         why = _ONE_MODEL if "custom type" in str(error) else error
         raise RunError(f"tool {name!r}: a parameter has a type that JSON cannot carry: {why}") from error
-    tool = Tool(name=name, description=description, input_schema=Raw(msgspec.json.encode(schema)))
+    tool = Tool(name=name, description=description, input_schema=Raw(schema))
     parameters = msgspec.json.Decoder(struct, dec_hook=read_model)
     return _Offered(tool=tool, function=function, parameters=parameters)
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, cast, overload
 from typing_extensions import TypeVar
 
 from turnlog.agent.reply_json import parsed, unfenced
+from turnlog.agent.told_errors import told_error
 from turnlog.errors import MetaError, OutputError
 from turnlog.model.kinds import check_type
 from turnlog.model.plain import plain_json
@@ -128,6 +129,8 @@ class Output(Generic[T_co]):
             return self._check(said)
         except OutputError as error:
             raise OutputError(str(error)[:_MESSAGE_CHARACTERS_MAX]) from error.__cause__
+        except Exception as error:  # what checks values of all types raises what it likes
+            raise OutputError(f"it cannot be read: {told_error(error)}"[:_MESSAGE_CHARACTERS_MAX]) from error
 
     def repair(self, why: OutputError) -> str:
         """Return what to tell a model whose reply does not fit."""

@@ -221,6 +221,10 @@ def _additional_properties(validator: Any, allowed: Any, instance: Any, schema: 
         yield _jsonschema.ValidationError(f"{listed}: no further properties are allowed")
 
 
+def _passed_over(*_: Any) -> tuple[()]:
+    return ()
+
+
 _KEYWORDS = {
     "pattern": _pattern,
     "patternProperties": _pattern_properties,
@@ -229,8 +233,8 @@ _KEYWORDS = {
 
 _KEYWORDS_OF_TYPES = {
     **_KEYWORDS,
-    "multipleOf": None,
+    "multipleOf": _passed_over,
     "oneOf": _jsonschema.Draft202012Validator.VALIDATORS["anyOf"],
-    "propertyNames": None,
+    "propertyNames": _passed_over,
 }
 """Those for schemas of types: a union of types may have a value that is one of several."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 import pydantic
 import pydantic_core
 
-from turnlog.agent.annotations import is_for_msgspec
+from turnlog.agent.annotations import has_bounds_of_msgspec, is_for_pydantic
 from turnlog.agent.given_arguments import read_typed
 from turnlog.agent.output_check import of_schema_of_type, told
 from turnlog.agent.reply_json import parsed
@@ -43,25 +44,32 @@ def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
     if isinstance(kind, str):
         raise MetaError("output: a text is no type: give a type, or `Output.of_schema`", field="output")
     try:
-        is_msgspecs = is_for_msgspec(kind)
-    except TypeError as error:
+        is_pydantics, is_bounded = is_for_pydantic(kind), has_bounds_of_msgspec(kind)
+    except (TypeError, NameError) as error:
         raise MetaError(f"output: {kind!r} cannot be asked for: {error}", field="output") from error
     try:
-        if is_msgspecs:
+        if is_bounded or (inspect.isclass(kind) and issubclass(kind, msgspec.Struct)):
             return _of_struct(kind)
         adapter = pydantic.TypeAdapter(kind)
         schema = _inlined(adapter.json_schema())
         return schema, _pydantic_reader(adapter, of_schema_of_type(schema))
     except _NO_SCHEMA as error:
-        try:  # pydantic knows nothing of structs, and msgspec of lists of them
-            return _of_struct(kind)
-        except (TypeError, ValueError, NameError):
-            raise MetaError(f"output: {kind!r} has no JSON Schema: {_first_line(error)}", field="output") from error
+        why = _first_line(error)
+        if is_bounded:
+            why = f"it has bounds of msgspec (Meta), and not all of it is msgspec's: use Field of pydantic ({why})"
+        elif not is_pydantics:  # pydantic knows nothing of structs, and msgspec of lists of them
+            with suppress(TypeError, ValueError, NameError):
+                return _of_struct(kind)
+        raise MetaError(f"output: {kind!r} has no JSON Schema: {why}", field="output") from error
 
 
 def _of_struct(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
-    schema = _inlined(msgspec.json.schema(kind))
+    schema = _inlined(msgspec.json.schema(kind, schema_hook=_unknown))
     return schema, _struct_reader(kind, of_schema_of_type(schema))
+
+
+def _unknown(kind: type) -> dict[str, Any]:
+    raise TypeError(f"msgspec does not read {kind.__name__}")
 
 
 def _struct_reader(kind: type[U], check: Callable[[Any], None]) -> Callable[[str], U]:

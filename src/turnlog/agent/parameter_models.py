@@ -6,18 +6,27 @@ They are models, or become models here. pydantic is imported for the latter alon
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from textwrap import shorten
+from typing import Any, ClassVar
 
 import msgspec
 
+from turnlog.errors import OutputError
+
 _UNNAMED = re.compile("[^A-Za-z0-9_-]")
 _FAULTS_MAX = 5
+_ERROR_CHARACTERS_MAX = 300
 
 
 class OfParameter:
-    """Marks the model that a type becomes which stands in a parameter: the function is given its `root`."""
+    """Marks the model that a type becomes which stands in a parameter: the function is given its `root`.
+
+    `check` refuses what the schema does not allow, though pydantic reads it, such as `"5"` for an integer.
+    """
 
     root: Any
+    check: ClassVar[Callable[[Any], None]]
 
 
 def as_model(parameter: str, kind: object) -> type[OfParameter]:
@@ -32,7 +41,7 @@ def as_model(parameter: str, kind: object) -> type[OfParameter]:
         base: Any = pydantic.RootModel[kind]
         return type(parameter, (OfParameter, base), {"__module__": __name__})
     except Exception as error:  # pydantic_core raises its own, and types of others raise what they like
-        raise TypeError(f"pydantic does not take it: {_first_line(error)}") from error
+        raise TypeError(f"pydantic does not take it: {_one_line(error)}") from error
 
 
 class Models:
@@ -59,11 +68,16 @@ class Models:
             # Names of its own: msgspec says of the same enumeration something else.
             schema: dict[str, Any] = model.model_json_schema(ref_template=f"#/$defs/{name}_{{model}}")
         except Exception as error:
-            raise TypeError(f"{kind.__name__} has no JSON Schema: {_first_line(error)}") from error
+            raise TypeError(f"{kind.__name__} has no JSON Schema: {_one_line(error)}") from error
         for inner, definition in schema.pop("$defs", {}).items():
             self._define(f"{name}_{inner}", definition)
         if issubclass(kind, OfParameter):
-            if schema.get("title") == kind.__name__:  # nobody gave it one
+            from turnlog.agent.output_check import of_schema_of_type  # noqa: PLC0415 - few functions ask for it
+
+            kind.check = staticmethod(of_schema_of_type(model.model_json_schema()))
+            if (
+                schema.get("title") == kind.__name__ and len(schema) > 1
+            ):  # nobody gave it one; msgspec takes no empty one
                 del schema["title"]
             return schema
         if list(schema) == ["$ref"]:  # it has itself in it
@@ -95,7 +109,11 @@ def read_model(kind: type, value: object) -> object:
     model: Any = kind
     try:
         # As JSON: a strict model takes texts for times from nothing else.
-        return model.model_validate_json(msgspec.json.encode(value))
+        read = model.model_validate_json(msgspec.json.encode(value))
+        if issubclass(kind, OfParameter):
+            kind.check(value)
+    except OutputError as error:
+        raise ValueError(str(error)) from error
     except ValueError as error:
         faults: Any = getattr(error, "errors", None)
         if faults is None:
@@ -103,10 +121,13 @@ def read_model(kind: type, value: object) -> object:
         told = [_told(fault) for fault in faults(include_url=False, include_input=False, include_context=False)]
         more = [f"and {len(told) - _FAULTS_MAX} more"] if len(told) > _FAULTS_MAX else []
         raise ValueError("; ".join((*told[:_FAULTS_MAX], *more))) from error
+    return read
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _one_line(error: Exception) -> str:
+    first, _, rest = str(error).partition("\n")
+    said = first if first and not first.endswith(":") else f"{first} {rest}"
+    return shorten(said, _ERROR_CHARACTERS_MAX, placeholder=" …") or type(error).__name__
 
 
 def _is_model(kind: type) -> bool:

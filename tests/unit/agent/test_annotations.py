@@ -2,13 +2,16 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple
+from pathlib import PurePath
+from typing import Annotated, Any, ClassVar, NamedTuple, NewType, TypeVar
 
 import annotated_types
 import msgspec
 import pydantic
+import pydantic_core
 import pytest
 from msgspec import Meta, Raw
 from pydantic import Field
@@ -67,6 +70,61 @@ class Node(msgspec.Struct):
     """A struct that has itself in it."""
 
     nodes: "list[Node]" = []
+
+
+Age = NewType("Age", Annotated[int, Field(le=5)])
+Bound = TypeVar("Bound", bound=Annotated[int, Field(le=5)])
+
+
+def at_most_five(x: int) -> int:
+    """Return a number that is five at most."""
+    if x > 5:
+        raise ValueError("too many")
+    return x
+
+
+class Small:
+    """An annotation of somebody's own, as pydantic reads it."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """Allow five at most."""
+        return pydantic_core.core_schema.no_info_after_validator_function(at_most_five, handler(source))
+
+
+@dataclasses.dataclass
+class Counted:
+    """A dataclass that has what no reading gives, and a bound of msgspec's beside it."""
+
+    most: ClassVar[Annotated[int, Field(le=5)]] = 5
+    x: Annotated[int, Meta(le=5)] = 0
+
+
+class Model(pydantic.BaseModel):
+    """A model."""
+
+    x: int
+
+
+class Passing(pydantic.BaseModel):
+    """A model with a bound that pydantic passes over."""
+
+    x: Annotated[int, Meta(le=5)]
+
+
+@dataclasses.dataclass
+class Described:
+    """A model and a path, each with what msgspec could tell of it."""
+
+    model: Annotated[Model, Meta(description="a model")]
+    path: Annotated[PurePath, Meta(description="a path")]
+
+
+@dataclasses.dataclass
+class Pathed:
+    """What msgspec cannot read, and a bound that pydantic cannot."""
+
+    path: PurePath
+    x: Annotated[int, Meta(le=5)]
 
 
 def offered(function: Callable[..., Any]) -> dict[str, Any]:
@@ -137,9 +195,31 @@ def test_bounds_of_pydantic_are_held_to(arguments: str, answer: str) -> None:
         (list[Spot], '[{"x":5}]', '[{"x":6}]'),
         (dict[str, Annotated[int, Meta(le=5)]], '{"x":5}', '{"x":6}'),
         (dict[str, Annotated[int, Field(le=5)]], '{"x":5}', '{"x":6}'),
-        (Annotated[int, pydantic.AfterValidator(lambda value: {5: 5}[value] if value == 5 else int("no"))], "5", "6"),
+        (Age, "5", "6"),
+        (Bound, "5", "6"),
+        (Counted, '{"x":5}', '{"x":6}'),
+        (Annotated[int, Small()], "5", "6"),
+        (Annotated[int, Field(description="a number")], "5", '"5"'),
+        (Annotated[float, Field(multiple_of=0.5)], "0.5", "0.6"),
+        (Annotated[int, pydantic.AfterValidator(at_most_five)], "5", "6"),
     ],
-    ids=["of-pydantic", "dataclass", "meta", "record", "tuple", "list", "dict-meta", "dict-field", "validator"],
+    ids=[
+        "of-pydantic",
+        "dataclass",
+        "meta",
+        "record",
+        "tuple",
+        "list",
+        "dict-meta",
+        "dict-field",
+        "new-type",
+        "bound",
+        "class-variable",
+        "own",
+        "as-told",
+        "multiple",
+        "validator",
+    ],
 )
 def test_bounds_hold_wherever_they_stand(kind: Any, good: str, bad: str) -> None:
     """In fields of whatever class, in items, in tools and in what a run is asked for; no matter whose they are."""
@@ -165,6 +245,7 @@ def test_a_text_beside_the_type_describes_the_parameter() -> None:
         one: Annotated[int, "the first"],
         two: Annotated[int, Doc("the second")],
         three: Annotated[int, 3] = 0,
+        five: Annotated[int, "the fifth"] | None = None,
         four: Annotated[int, Meta(le=4, description="the fourth")] = 0,
     ) -> None:
         """Work.
@@ -176,8 +257,13 @@ def test_a_text_beside_the_type_describes_the_parameter() -> None:
         """
 
     properties = offered(work)["properties"]
-    described = {name: schema["description"] for name, schema in properties.items()}
-    assert described == {"one": "the first", "two": "the second", "three": "the third", "four": "the fourth"}
+    assert {name: schema["description"] for name, schema in properties.items()} == {
+        "one": "the first",
+        "two": "the second",
+        "three": "the third",
+        "four": "the fourth",
+        "five": "the fifth",
+    }
 
 
 def default_beside(count: int = Field(3, le=5)) -> None:
@@ -198,6 +284,18 @@ def structs(given: Annotated[list[Struct], Field(max_length=5)]) -> None:
 
 def mixed(given: Mixed) -> None:
     """Have what msgspec passes over in what only msgspec reads."""
+
+
+def model(given: Passing) -> None:
+    """Have a model with a bound of msgspec's."""
+
+
+def lazy(given: Annotated[Iterable[int], Field(description="numbers")]) -> None:
+    """Have what pydantic reads only as it is gone through."""
+
+
+def halved(given: Annotated[int, Field(description="\ud800")]) -> None:
+    """Have half of a pair in a description."""
 
 
 def unknown(given: Annotated[Callable[[], None], Field(title="x")]) -> None:
@@ -221,6 +319,9 @@ TOGETHER = "what only msgspec reads (Meta, structs) stands together with what on
         (both, TOGETHER),
         (structs, TOGETHER),
         (mixed, TOGETHER),
+        (model, "a model of pydantic passes over the bounds of msgspec's Meta: use Field there (Passing)"),
+        (lazy, "pydantic reads an Iterable only when the function does: use a list"),
+        (halved, "surrogates not allowed"),
         (unknown, "given has no JSON Schema: Cannot generate a JsonSchema for core_schema.CallableSchema"),
     ],
 )
@@ -231,11 +332,55 @@ def test_what_would_be_passed_over_is_refused(function: Callable[..., Any], mess
     assert message in str(raised.value)
 
 
-@pytest.mark.parametrize("kind", [Mixed, Annotated[list[Struct], Field(max_length=5)]])
-def test_an_output_whose_bounds_would_be_passed_over_is_refused(kind: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (Mixed, TOGETHER),
+        (Annotated[list[Struct], Field(max_length=5)], TOGETHER),
+        (Passing, "a model of pydantic passes over the bounds of msgspec's Meta"),
+        (Pathed, "it has bounds of msgspec (Meta), and not all of it is msgspec's: use Field of pydantic"),
+        (Annotated[Callable[[], None], Field(title="x")], "has no JSON Schema"),
+    ],
+)
+def test_an_output_whose_bounds_would_be_passed_over_is_refused(kind: Any, why: str) -> None:
     """When it is asked for."""
-    with pytest.raises(MetaError, match="stands together with what only pydantic reads"):
+    with pytest.raises(MetaError, match=re.escape(why)):
         Output.of(kind)
+
+
+def test_what_msgspec_only_describes_is_read_by_pydantic() -> None:
+    """A description holds nothing back."""
+    said = '{"model":{"x":1},"path":"a"}'
+    assert Output.of(Described).read(said) == Described(Model(x=1), PurePath("a"))
+    assert Output.of(Annotated[Model, Meta(description="a model")]).read('{"x":1}') == Model(x=1)
+
+
+def broken(value: int) -> int:
+    """Raise what no validator should."""
+    raise KeyError(value)
+
+
+def test_whatever_a_validator_raises_is_told() -> None:
+    """To the model, and not to who runs it."""
+
+    def work(given: Annotated[int, pydantic.AfterValidator(broken)]) -> None:
+        """Work."""
+        del given
+
+    assert said(work, '{"given":1}') == "the arguments of 'work' cannot be read: KeyError: 1"
+    with pytest.raises(OutputError, match="it cannot be read: KeyError: 1"):
+        Output.of(Annotated[int, pydantic.AfterValidator(broken)]).read('{"value":1}')
+
+
+def test_what_anything_may_be_is_told_as_that() -> None:
+    """Pydantic's schema for it is empty, but for its name."""
+
+    def work(given: Annotated[Any, Field()]) -> str:
+        """Work."""
+        return repr(given)
+
+    assert offered(work)["properties"] == {"given": {"title": "given"}}
+    assert said(work, '{"given":[1,null]}') == "[1, None]"
 
 
 def test_types_that_have_themselves_in_them_are_looked_through_once() -> None:
