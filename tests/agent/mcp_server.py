@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,9 @@ PDF = b"%PDF-1.7\n"
 WAV = b"RIFF\x00\x00\x00\x00WAVE"
 
 server = MCPServer("test", log_level="CRITICAL")
+process_id = os.getpid()
+"""The process that was started as a server: see `forked_servers.py`."""
+
 waiting: dict[str, list[anyio.Event]] = {}
 
 
@@ -120,7 +123,7 @@ def huge(characters: int) -> str:
 @server.tool(structured_output=False)
 def process() -> str:
     """Return the id of the process."""
-    return str(os.getpid())
+    return str(process_id)
 
 
 @server.tool(structured_output=False)
@@ -235,8 +238,13 @@ def serve_http(port: int) -> None:
     uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none")).run(sockets=[listening])
 
 
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["http"]:
-        serve_http(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+def main(given: Sequence[str]) -> None:
+    """Serve as the arguments say."""
+    if given[:1] == ["http"]:
+        serve_http(int(given[1]) if len(given) > 1 else 0)
     else:
         server.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

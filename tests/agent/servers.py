@@ -12,12 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
+from tests.agent.forked_servers import command
 from tests.wires.server import Answer, Received, WireServer, whole
 
 from turnlog.model import ServerMeta
 
 _HERE = Path(__file__).parent
-COMMAND = (sys.executable, str(_HERE / "mcp_server.py"))
+COMMAND = command()
 """The server of the SDK, over stdio."""
 
 
@@ -78,6 +79,7 @@ class HttpServer:
         if self._process is not None:
             assert self._process.stdout is not None
             self._process.kill()
+            self._process.stdout.read()  # until nothing has its port any more
             self._process.stdout.close()
             self._process.wait()
 

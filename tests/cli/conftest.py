@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.agent.forked_servers import serve
 from tests.cli.command import Command, write_conversation
 
 
@@ -18,3 +19,9 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Command:
     command = Command(store=tmp_path_factory.mktemp("read") / "log.db")
     write_conversation(command.url)
     return command
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _servers() -> None:
+    """Have the MCP server of the SDK start quickly."""
+    serve()

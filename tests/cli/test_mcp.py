@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -243,7 +244,7 @@ def test_ctrl_c_ends_a_call_and_its_server(turnlog: Command, tmp_path: Path) -> 
     """Exit status 130 and one line; no process is left."""
     note = tmp_path / "started"
     os.mkfifo(note)
-    script = f"echo $$ > {note}; exec {sys.executable} {COMMAND[1]}"
+    script = f"echo $$ > {note}; exec {shlex.join(COMMAND)}"
     turnlog.ok("mcp", "register", "s", "--", "sh", "-c", script)
     with subprocess.Popen(
         [sys.executable, "-m", "turnlog", "mcp", "call", "s", "wait"],
