@@ -1,6 +1,6 @@
 """A program that has a server run in a copied process with its own streams, and ends as that does.
 
-`handing_over.py NAME ARGUMENT…`, where NAME is that of the socket of `forked_servers.py`. To be quick, it imports little.
+`handing_over.py NAME ARGUMENT…`, where NAME is that of the socket of `forked_servers.py`. It imports little.
 """
 
 import json

@@ -1,5 +1,7 @@
 """An MCP server made with the official SDK, to be run as a program: over stdio, or with `http [PORT]` over HTTP.
 
+With `program FILE ARGUMENT…` it is the server that is in a file: the SDK is imported by then (see `forked_servers.py`).
+
 Over HTTP it prints its port when it listens. With MCP_TEST_TOKEN in its environment it wants that as a bearer token,
 and with MCP_TEST_LOGIN a login, which nobody gets where that is `refused`; MCP_TEST_METADATA is JSON of what its
 authorization server says otherwise of itself.
@@ -7,6 +9,7 @@ authorization server says otherwise of itself.
 
 import json
 import os
+import runpy
 import socket
 import sys
 import threading
@@ -240,7 +243,11 @@ def serve_http(port: int) -> None:
 
 def main(given: Sequence[str]) -> None:
     """Serve as the arguments say."""
-    if given[:1] == ["http"]:
+    if given[:1] == ["program"]:
+        sys.argv[:] = given[1:]
+        sys.path.insert(0, str(Path(given[1]).parent))
+        runpy.run_path(given[1], run_name="__main__")
+    elif given[:1] == ["http"]:
         serve_http(int(given[1]) if len(given) > 1 else 0)
     else:
         server.run()

@@ -7,6 +7,7 @@ what a reader saves under that name; so is `pyproject.toml`.
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -21,6 +22,7 @@ from unittest.mock import patch
 
 import psycopg
 from psycopg import sql
+from tests.agent.forked_servers import command, serve
 from tests.cli.forked import can_fork, commands_in
 from tests.docs.models import ModelServer
 from tests.servers.postgres import PostgresServer
@@ -60,7 +62,9 @@ POSTGRES_ADDRESS = "pg.example.org"
 
 POSTGRES_DATABASE, POSTGRES_ROLES = "talks", ("talks_owner", "talks_writer", "talks_reader")
 MCP_ADDRESS = "https://notes.example/mcp"
-"""The address in pages that stands for the page's own `notes_server.py`, served over HTTP."""
+"""The address in pages that stands for the page's own MCP server, served over HTTP."""
+
+_MCP_SERVER = "notes_server.py"
 
 # Variables of whoever runs this that would change what a page does: stores, keys, endpoints, proxies.
 _NOT_THEIRS = re.compile(r"(?:TURNLOG|PYTEST)_.*|.*_(?:API_KEY|BASE_URL|PROXY|proxy)|PYTHONUNBUFFERED")
@@ -147,6 +151,7 @@ class Reader:
         if can_fork({}):
             commands = self._open.enter_context(commands_in())
             self._variables["PATH"] = f"{commands}:{self._variables['PATH']}"
+            self._quicken_servers(commands)
         self._addresses = {address: url + path for address, path in _MODEL_ADDRESSES.items()}
         self._variables |= {
             "ANTHROPIC_API_KEY": "a-key-of-anthropic",
@@ -162,6 +167,15 @@ class Reader:
     ) -> None:
         """Stop what was started."""
         self._open.close()
+
+    def _quicken_servers(self, commands: Path) -> None:
+        """Have `python notes_server.py` run where the SDK is imported already, and else as it is."""
+        serve()
+        python = commands / "python"
+        server = shlex.join([*command(), "program"])
+        anew = shlex.quote(sys.executable)
+        python.write_text(f'#!/bin/sh\n[ "$*" = {_MCP_SERVER} ] && exec {server} "$@"\nexec {anew} "$@"\n')
+        python.chmod(0o755)
 
     def follow(self, block: Block, page: Path) -> None:
         """Do what a block says, and check that the output is what it shows."""
@@ -216,7 +230,7 @@ class Reader:
     def _reached(self, text: str) -> str:
         """Return a text of a page with addresses of local servers in the place of those that the page shows."""
         if MCP_ADDRESS in text and MCP_ADDRESS not in self._addresses:
-            self._addresses[MCP_ADDRESS] = self._served_over_http("notes_server.py")
+            self._addresses[MCP_ADDRESS] = self._served_over_http(_MCP_SERVER)
         if POSTGRES_ADDRESS in text and POSTGRES_ADDRESS not in self._addresses:
             self._addresses[POSTGRES_ADDRESS] = self._postgres()
         for address, reached in self._addresses.items():
@@ -225,7 +239,8 @@ class Reader:
 
     def _served_over_http(self, file: str) -> str:
         """Start the MCP server in a file that the page had saved, over HTTP, and return its address."""
-        program = [sys.executable, str(Path(__file__).parent / "serve_mcp.py"), file]
+        serve()
+        program = [*command(), "program", str(Path(__file__).parent / "serve_mcp.py"), file]
         process = self._open.enter_context(
             subprocess.Popen(program, cwd=self.folder, env=self._variables, stdout=subprocess.PIPE, text=True)
         )
