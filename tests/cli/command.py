@@ -23,6 +23,11 @@ TIME = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STAMP = "2026-01-02T03:04:05Z"
 TIMEOUT_S = 60
 
+_RULES = os.environ.get("KF_RULE_CACHE_DIR") or str(
+    Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kingfisher" / "rule-cache"
+)
+"""Where the rules that find secrets are kept as they are compiled: that takes seconds, and they are no user's data."""
+
 _INTERRUPTED = """\
 import io, os, signal, sys
 from turnlog.cli import main
@@ -94,6 +99,7 @@ class Command:
             "HOME": str(self.store.parent),
             "XDG_DATA_HOME": str(self.store.parent / "data"),
             "TURNLOG_STORE": self.url,
+            "KF_RULE_CACHE_DIR": _RULES,
             **changes,
         }
 
