@@ -82,9 +82,15 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """`turnlog`, with a store of its own by default."""
+    """`turnlog`, with a store of its own by default.
+
+    Attributes:
+        store: the file of the store.
+        folder: where it is run by a call; None for where this process is.
+    """
 
     store: Path
+    folder: Path | None = None
 
     @property
     def url(self) -> str:
@@ -108,7 +114,9 @@ class Command:
         words, variables = [str(argument) for argument in arguments], self.environment(**environment)
         if not can_fork(variables):
             return self.started(*words, stdin=stdin, **environment)
-        stdout, stderr, status = run_forked(words, environment=variables, stdin=stdin, timeout_s=TIMEOUT_S)
+        stdout, stderr, status = run_forked(
+            words, environment=variables, stdin=stdin, folder=self.folder, timeout_s=TIMEOUT_S
+        )
         return Outcome(stdout=stdout, stderr=stderr.decode(), status=status)
 
     def started(self, *arguments: str, stdin: bytes = b"", **environment: str) -> Outcome:
@@ -118,6 +126,7 @@ class Command:
             input=stdin,
             capture_output=True,
             env=self.environment(**environment),
+            cwd=self.folder,
             timeout=TIMEOUT_S,
             check=False,
         )
@@ -143,27 +152,34 @@ class Command:
         place, near = str(self.store), f"{meant}; " if meant else ""
         return f"no {what} {name!r}; {near}`turnlog threads` and `turnlog bookmarks` list what there is in {place!r}"
 
-    def into(self, path: str, *arguments: str) -> Outcome:
+    def into(self, path: str, *arguments: str, stdin: bytes = b"", **environment: str) -> Outcome:
         """Run the command with its standard output in a file."""
         with Path(path).open("wb") as file:
-            return self._into(file.fileno(), arguments)
+            return self.writing_to(file.fileno(), *arguments, stdin=stdin, **environment)
 
     def into_closed_pipe(self, *arguments: str) -> Outcome:
         """Run the command with a standard output that nobody reads any more."""
         reader, writer = os.pipe()
         os.close(reader)
         try:
-            return self._into(writer, arguments)
+            return self.writing_to(writer, *arguments)
         finally:
             os.close(writer)
 
-    def _into(self, stdout: int, arguments: tuple[str, ...]) -> Outcome:
+    def writing_to(self, stdout: int, *arguments: str, stdin: bytes = b"", **environment: str) -> Outcome:
+        """Run the command to its end with its standard output in an open file."""
+        variables = self.environment(**environment)
+        if can_fork(variables):
+            _, said, status = run_forked(
+                arguments, environment=variables, stdin=stdin, stdout=stdout, timeout_s=TIMEOUT_S
+            )
+            return Outcome(stdout=b"", stderr=said.decode(), status=status)
         done = subprocess.run(
             [sys.executable, "-m", "turnlog", *arguments],
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
-            env=self.environment(),
+            env=variables,
             timeout=TIMEOUT_S,
             check=False,
         )

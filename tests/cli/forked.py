@@ -47,6 +47,9 @@ _LEADING = 2
 """So many streams more has the process that a terminal belongs to."""
 
 _HANDED_TIMEOUT_S = 60
+_UNWRITTEN = 120
+"""The exit status of Python if, at its end, an output cannot be written."""
+
 _PYTHON = ("PYTHON", "LC_", "LANG")
 """What the names of variables begin with that Python reads as it starts."""
 
@@ -120,16 +123,31 @@ class Forked:
 
 
 def run_forked(
-    arguments: Sequence[str], *, environment: Mapping[str, str], stdin: bytes, timeout_s: float
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    stdin: bytes,
+    timeout_s: float,
+    stdout: int | None = None,
+    folder: str | Path | None = None,
 ) -> tuple[bytes, bytes, int]:
     """Run a command to its end, and return its standard output, its standard error and its exit status.
+
+    Args:
+        arguments: its arguments.
+        environment: its environment.
+        stdin: what it reads.
+        timeout_s: how long it may take.
+        stdout: what it writes to, which stays open; None for a pipe, which is read. What is not read is empty.
+        folder: where it runs, if not where this process does.
 
     Raises:
         TimeoutError: it did not end in time, and was killed.
     """
     pairs = [os.pipe() for _ in range(_STREAMS)]
     (given, fed), (out, said), (err, told) = pairs
-    command = Forked(arguments, environment=environment, streams=(given, said, told))
+    streams = (given, said if stdout is None else stdout, told)
+    command = Forked(arguments, environment=environment, streams=streams, folder=folder)
     for stream in (given, said, told):
         os.close(stream)
     with ThreadPoolExecutor(_STREAMS) as pool:
@@ -280,8 +298,13 @@ def _become(connection: socket.socket, streams: Sequence[int]) -> NoReturn:
     threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError):
-            stream.flush()
+        try:
+            if not stream.closed:
+                stream.flush()
+        except OSError as error:
+            status = _UNWRITTEN
+            if stream is sys.stdout:
+                sys.unraisablehook(sys.UnraisableHookArgs((type(error), error, None, None, stream)))
     os._exit(status)
 
 

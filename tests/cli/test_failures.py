@@ -53,18 +53,9 @@ def test_thread_that_cannot_be_started_is_told_by_any_command(turnlog: Command) 
 
 def into_full(command: Command, *arguments: str, stdin: bytes = b"", **environment: str) -> str:
     """Run a command whose standard output is full, which is to fail with one line; return the line."""
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "turnlog", *arguments],
-            input=stdin,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=command.environment(**environment),
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    line, end, rest = done.stderr.decode().partition("\n")
-    assert (done.returncode, end, rest) == (2, "\n", ""), done.stderr.decode()
+    done = command.into("/dev/full", *arguments, stdin=stdin, **environment)
+    line, end, rest = done.stderr.partition("\n")
+    assert (done.status, end, rest) == (2, "\n", ""), done.stderr
     assert line.startswith("turnlog: ")
     assert line.endswith("no space left on device)") or "(no space left on device)" in line, line
     return line.removeprefix("turnlog: ")
@@ -178,18 +169,8 @@ class TestFullOutput:
         with WireServer() as server, TurnLog.open(turnlog.url) as log:
             set_up(log, WIRE, server.url)
             server.answers.append(WIRE.reply("Hello"))
-            with Path("/dev/full").open("wb") as full:
-                done = subprocess.run(
-                    [sys.executable, "-m", "turnlog", "chat", "-p", "kilo", "-b", "main"],
-                    input=b"Hi\n",
-                    stdout=full,
-                    stderr=subprocess.PIPE,
-                    env=turnlog.environment(OPENAI_API_KEY=KEY),
-                    timeout=TIMEOUT_S,
-                    check=False,
-                )
-            last = done.stderr.decode().splitlines()[-1]
-            assert (done.returncode, last) == (
+            done = turnlog.into("/dev/full", "chat", "-p", "kilo", "-b", "main", stdin=b"Hi\n", OPENAI_API_KEY=KEY)
+            assert (done.status, done.stderr.splitlines()[-1]) == (
                 2,
                 "turnlog: it could not be printed (no space left on device); "
                 "what was said is recorded: `turnlog chat -c main` goes on from there",
