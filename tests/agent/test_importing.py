@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
+from functools import cache
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -12,6 +13,8 @@ from tests.agent.wires import KEY, Anthropic, OpenAI, Wire, set_up
 from tests.wires.server import WireServer
 
 from turnlog import TurnLog
+
+ANTHROPIC, OPENAI = Anthropic(), OpenAI()
 
 _PROGRAM = """
 import asyncio, importlib.abc, json, sys, threading
@@ -78,10 +81,11 @@ class Imported(Struct):
     loaded: list[str]
 
 
-def imported(tmp_path: Path, wire: Wire, imports: str, run: str) -> Imported:
+@cache
+def imported(wire: Wire, imports: str, run: str) -> Imported:
     """Return what a program has imported that asks a model, which calls a tool, for the first time."""
-    url = f"sqlite:///{tmp_path}/log.db"
-    with WireServer() as server:
+    with TemporaryDirectory() as folder, WireServer() as server:
+        url = f"sqlite:///{folder}/log.db"
         with TurnLog.open(url) as log:
             set_up(log, wire, server.url)
         server.answers += [wire.reply("", [("id_1", "look_up", '{"river":"Loire"}')]), wire.reply("1006 km.")]
@@ -94,22 +98,26 @@ def imported(tmp_path: Path, wire: Wire, imports: str, run: str) -> Imported:
     return msgspec.json.decode(shown.stdout, type=Imported)
 
 
-@pytest.mark.parametrize("wire", [Anthropic(), OpenAI()], ids=lambda wire: wire.provider)
 @pytest.mark.parametrize(
-    ("imports", "run"), [(_SYNC, _ARUN), (_SYNC, _EVENTS), (_ASYNC, _ASYNC_RUN)], ids=["arun", "events", "async"]
+    ("wire", "imports", "run"),
+    [
+        (ANTHROPIC, _SYNC, _ARUN),
+        (OPENAI, _SYNC, _ARUN),
+        (OPENAI, _SYNC, _EVENTS),
+        (OPENAI, _ASYNC, _ASYNC_RUN),
+    ],
+    ids=["arun-anthropic", "arun-openai", "events-openai", "async-openai"],
 )
-def test_the_first_run_imports_next_to_nothing_in_the_event_loop(
-    tmp_path: Path, wire: Wire, imports: str, run: str
-) -> None:
+def test_the_first_run_imports_next_to_nothing_in_the_event_loop(wire: Wire, imports: str, run: str) -> None:
     """Neither the run loop, nor parts of the log, nor an SDK."""
-    in_loop = imported(tmp_path, wire, imports, run).in_loop
+    in_loop = imported(wire, imports, run).in_loop
     assert {name for name in in_loop if name.partition(".")[0] == "turnlog"} <= LIGHT
     assert [name for name in in_loop if name.partition(".")[0] in SDKS] == []
 
 
-@pytest.mark.parametrize(("wire", "other"), [(Anthropic(), "openai"), (OpenAI(), "anthropic")], ids=["first", "second"])
-def test_a_run_loads_the_sdk_that_it_needs_and_no_other(tmp_path: Path, wire: Wire, other: str) -> None:
+@pytest.mark.parametrize(("wire", "other"), [(ANTHROPIC, "openai"), (OPENAI, "anthropic")], ids=["first", "second"])
+def test_a_run_loads_the_sdk_that_it_needs_and_no_other(wire: Wire, other: str) -> None:
     """Nor that of MCP, where it has no server."""
-    loaded = imported(tmp_path, wire, _SYNC, _ARUN).loaded
+    loaded = imported(wire, _SYNC, _ARUN).loaded
     assert wire.provider in loaded
     assert [name for name in loaded if name.partition(".")[0] in (other, "mcp", "jsonschema")] == []
