@@ -99,7 +99,7 @@ def schemas(log: TurnLog, result: RunResult) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("case", "wire"), [("tools", "stdio"), ("tools", "json"), ("tools", "sse"), ("pages", "stdio"), ("pages", "sse")]
+    ("case", "wire"), [("tools", "stdio"), ("tools", "json"), ("tools", "sse"), ("pages", "stdio")]
 )
 def test_thousands_of_tools_hold_nothing_up(log: TurnLog, case: str, wire: str) -> None:
     """In one answer, or in many pages: all are offered, with their schemas as the server wrote them."""
@@ -156,7 +156,10 @@ def test_a_server_that_asks_and_asks_is_not_read_on(log: TurnLog, count: int, an
     """
     log.servers.set("s", [sys.executable, str(PROGRAM), "asks", str(count)])
     adapter = Scripted(call(("s___go", {})), say("Done."))
-    given = values(model=MODEL, adapter=adapter, connection=HERE, approve="auto", bookmark="main", tool_timeout_s=5)
+    timeout_s = 60 if answer == "gone" else 2
+    given = values(
+        model=MODEL, adapter=adapter, connection=HERE, approve="auto", bookmark="main", tool_timeout_s=timeout_s
+    )
 
     async def go() -> int:
         most = 0

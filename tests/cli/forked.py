@@ -70,6 +70,8 @@ def can_fork(environment: Mapping[str, str]) -> bool:
     given = {name for name in environment if name.startswith(_PYTHON)} - {"PYTHON_KEYRING_BACKEND"}
     if environment.get("PYTHONPATH") == str(ROOT):  # the copied process has it too
         given.discard("PYTHONPATH")
+    if environment.get("LANG") == "C.UTF-8":  # what Python makes of none (PEP 538)
+        given.discard("LANG")
     return not given and hasattr(os, "pidfd_open")
 
 
