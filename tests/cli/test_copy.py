@@ -19,13 +19,13 @@ def log_url(turnlog: Command) -> str:
     return turnlog.url
 
 
-def test_log_is_copied_there_and_back(turnlog: Command, log_url: str, postgres_url: str, tmp_path: Path) -> None:
+def test_log_is_copied_there_and_back(turnlog: Command, log_url: str, kept_postgres_url: str, tmp_path: Path) -> None:
     """From SQLite to PostgreSQL and back: what it exports is the same."""
     back = f"sqlite:///{tmp_path}/back/log.db"
-    first, second = turnlog.ok("copy", log_url, postgres_url).text.splitlines()
+    first, second = turnlog.ok("copy", log_url, kept_postgres_url).text.splitlines()
     assert first == "6 events copied, 0 there before"
     assert second.startswith("  the target is that log: 6 events compared, root sha256-")
-    report = turnlog.ok("copy", postgres_url, back, "--json").json
+    report = turnlog.ok("copy", kept_postgres_url, back, "--json").json
     with TurnLog.open(log_url) as log:
         assert report == {
             "log": log.id,
@@ -65,11 +65,11 @@ def test_erasures_are_told(turnlog: Command, log_url: str, tmp_path: Path) -> No
     )
 
 
-def test_what_is_left_of_an_erasure_is_told(turnlog: Command, log_url: str, postgres_url: str) -> None:
+def test_what_is_left_of_an_erasure_is_told(turnlog: Command, log_url: str, kept_postgres_url: str) -> None:
     """By the exit status too: on a server, where the tables' files keep it."""
-    turnlog.ok("copy", log_url, postgres_url)
+    turnlog.ok("copy", log_url, kept_postgres_url)
     turnlog.ok("erase", "--turn", "try", "--reason", "asked", "--yes")
-    outcome = turnlog("copy", log_url, postgres_url)
+    outcome = turnlog("copy", log_url, kept_postgres_url)
     assert (outcome.status, "1 event erased there" in outcome.text) == (1, True)
     assert "`turnlog erase --finish` writes the tables anew" in outcome.stderr
 

@@ -43,15 +43,15 @@ def with_password(url: str, **changes: str) -> str:
 
 
 @pytest.fixture
-def turnlog(postgres_url: str, tmp_path: Path) -> SecretiveCommand:
+def turnlog(kept_postgres_url: str, tmp_path: Path) -> SecretiveCommand:
     """Give the command, with a database that has no log yet."""
-    return SecretiveCommand(store=tmp_path / "home" / "log.db", address=with_password(postgres_url))
+    return SecretiveCommand(store=tmp_path / "home" / "log.db", address=with_password(kept_postgres_url))
 
 
 @pytest.fixture
-def roles(postgres_url: str) -> Iterator[Roles]:
+def roles(kept_postgres_url: str) -> Iterator[Roles]:
     """Give roles in the database."""
-    roles = Roles(postgres_url)
+    roles = Roles(kept_postgres_url)
     yield roles
     roles.drop()
 
@@ -176,12 +176,12 @@ def test_url_that_leads_nowhere_is_one_line(tmp_path: Path, url: str, told: str)
     assert told in command.refused("add", "x", "--json")
 
 
-def test_there_is_no_database_no_role_or_no_log(turnlog: SecretiveCommand, postgres_url: str) -> None:
+def test_there_is_no_database_no_role_or_no_log(turnlog: SecretiveCommand, kept_postgres_url: str) -> None:
     """The line says which."""
     turnlog.store.parent.mkdir()
-    line = turnlog.refused("threads", TURNLOG_STORE=with_password(postgres_url, path="/no-such-database"))
+    line = turnlog.refused("threads", TURNLOG_STORE=with_password(kept_postgres_url, path="/no-such-database"))
     assert 'database "no-such-database" does not exist' in line
-    line = turnlog.refused("threads", TURNLOG_STORE=with_password(postgres_url.replace("//postgres", "//nobody")))
+    line = turnlog.refused("threads", TURNLOG_STORE=with_password(kept_postgres_url.replace("//postgres", "//nobody")))
     assert 'role "nobody" does not exist' in line or "password authentication failed" in line
     for command in (("threads",), ("log",), ("verify",), ("stats",), ("export",)):
         assert turnlog.refused(*command).endswith("`turnlog add TEXT` makes one")
@@ -240,12 +240,13 @@ def test_other_forms_of_a_url(turnlog: SecretiveCommand, own_postgres: PostgresS
     for url in (
         turnlog.url.replace("postgresql://", "postgres://"),
         turnlog.url.replace("postgresql://", "POSTGRESQL://") + "?schema=capitals",
-        turnlog.url + "?schema=My%20%22odd%22%20%C3%9Cber%27s",
-        turnlog.url + "?schema=select",
-        turnlog.url + "?schema=" + 63 * "s",
         socket,
         socket + "&schema=other",
     ):
+        turnlog.ok("add", "hello", "--bookmark", "main", "--store", url)
+        assert len(turnlog.ok("threads", TURNLOG_STORE=url).text.splitlines()) == 1
+    for name in ("My%20%22odd%22%20%C3%9Cber%27s", "select", 63 * "s"):
+        url = f"{turnlog.url}?schema={name}"
         turnlog.ok("add", "hello", "--bookmark", "main", "--store", url)
         assert len(turnlog.ok("threads", TURNLOG_STORE=url).text.splitlines()) == 1
         assert turnlog.ok("verify", TURNLOG_STORE=url).text.startswith("clean  2 events")

@@ -27,11 +27,11 @@ class PostgresCommand(Command):
 
 
 @pytest.fixture
-def talk(tmp_path: Path, postgres_url: str) -> PostgresCommand:
+def talk(tmp_path: Path, kept_postgres_url: str) -> PostgresCommand:
     """Give a command whose log has two threads and a reply."""
     command = PostgresCommand(store=tmp_path / "log.db")
-    object.__setattr__(command, "address", postgres_url)
-    with TurnLog.open(postgres_url) as log:
+    object.__setattr__(command, "address", kept_postgres_url)
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn("What lives in the River?", bookmark="main")
         run(log, Scripted(say("Otters, and a heron\nby the bridge", tokens=7)), continues="main")
         log.add_turn("A river elsewhere", bookmark="other")

@@ -245,11 +245,11 @@ def test_stores_refuses_what_is_no_url(turnlog: Command, url: str, line: str) ->
     assert turnlog.refused("stores", "--store", url) == line
 
 
-def test_stores_of_a_log_on_a_server(turnlog: Command, postgres_url: str) -> None:
+def test_stores_of_a_log_on_a_server(turnlog: Command, kept_postgres_url: str) -> None:
     """Whether it is there, and its turns; large payloads get no place by being looked at."""
-    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}payloads=file://{turnlog.store.parent}/objects"
+    url = f"{kept_postgres_url}{'&' if '?' in kept_postgres_url else '?'}payloads=file://{turnlog.store.parent}/objects"
     assert turnlog.ok("stores", "--json", TURNLOG_STORE=url).json["store"]["exists"] is False
-    with clocked_log(postgres_url) as log:
+    with clocked_log(kept_postgres_url) as log:
         log.add_turn("one")
     told = turnlog.ok("stores", "--json", TURNLOG_STORE=url).json
     assert [told["store"][name] for name in ("engine", "exists", "turns", "disk_bytes", "last_recorded")] == [
