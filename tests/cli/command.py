@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from tests.cli.forked import can_fork, run_forked
+from tests.cli.forked import Begun, can_fork, run_forked
 
 from turnlog import TurnLog
 from turnlog.ids import derived_id
@@ -131,6 +131,34 @@ class Command:
             check=False,
         )
         return Outcome(stdout=done.stdout, stderr=done.stderr.decode(), status=done.returncode)
+
+    def begin(
+        self,
+        *arguments: str,
+        is_fed: bool = False,
+        stdout: int | None = None,
+        is_joined: bool = False,
+        **environment: str,
+    ) -> Begun | subprocess.Popen[bytes]:
+        """Start the command, and return it: see `Begun`."""
+        variables = self.environment(**environment)
+        if can_fork(variables):
+            return Begun(
+                arguments,
+                environment=variables,
+                folder=self.folder,
+                is_fed=is_fed,
+                stdout=stdout,
+                is_joined=is_joined,
+            )
+        return subprocess.Popen(
+            [sys.executable, "-m", "turnlog", *arguments],
+            stdin=subprocess.PIPE if is_fed else subprocess.DEVNULL,
+            stdout=subprocess.PIPE if stdout is None else stdout,
+            stderr=subprocess.STDOUT if is_joined else subprocess.PIPE,
+            env=variables,
+            cwd=self.folder,
+        )
 
     def ok(self, *arguments: str | Path, stdin: bytes = b"", **environment: str) -> Outcome:
         """Run the command, which is to succeed and to say nothing on standard error."""

@@ -18,6 +18,7 @@ import json
 import os
 import pickle
 import pkgutil
+import select
 import selectors
 import signal
 import socket
@@ -35,7 +36,8 @@ from importlib import import_module
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, NoReturn
+from types import TracebackType
+from typing import IO, NamedTuple, NoReturn, Self
 
 from tests.cli.leading import lead
 
@@ -108,6 +110,10 @@ class Forked:
         ours.shutdown(socket.SHUT_WR)
         self.pid = int.from_bytes(ours.recv(4))
 
+    def has_ended(self) -> bool:
+        """Tell whether `wait` would return at once. It is not asked any more after that."""
+        return bool(select.select([self._connection], [], [], 0)[0])
+
     def wait(self, timeout_s: float) -> int:
         """Wait for its end, and return its exit status, as `subprocess` has it.
 
@@ -122,6 +128,113 @@ class Forked:
                 os.kill(self.pid, signal.SIGKILL)
                 raise
             return status
+
+
+class Begun:
+    """A command in a copied process that goes on, with pipes for its streams: it is used as `subprocess.Popen` is.
+
+    Attributes:
+        stdin: what it reads; None where there is nothing to read.
+        stdout: what it writes; None where that goes elsewhere.
+        stderr: what it says; None where that is in `stdout`.
+        returncode: its exit status, once that was asked for.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: str | Path | None = None,
+        is_fed: bool = False,
+        stdout: int | None = None,
+        is_joined: bool = False,
+    ) -> None:
+        """Start it.
+
+        Args:
+            arguments: its arguments.
+            environment: its environment.
+            folder: where it runs, if not where this process does.
+            is_fed: whether there is something to read.
+            stdout: what it writes to, which stays open; None for a pipe.
+            is_joined: whether what it says goes where it writes to.
+        """
+        given, fed = os.pipe()
+        out, said = os.pipe()
+        err, told = os.pipe()
+        streams = (given, said if stdout is None else stdout, said if is_joined else told)
+        self._command = Forked(arguments, environment=environment, streams=streams, folder=folder)
+        self.pid = self._command.pid
+        for stream in (given, said, told):
+            os.close(stream)
+        self.stdin: IO[bytes] | None = open(fed, "wb")  # noqa: SIM115, PTH123 - closed at the end
+        self.stdout: IO[bytes] | None = open(out, "rb")  # noqa: SIM115, PTH123
+        self.stderr: IO[bytes] | None = open(err, "rb")  # noqa: SIM115, PTH123
+        self.returncode: int | None = None
+        if not is_fed:
+            self.stdin.close()
+            self.stdin = None
+        if stdout is not None:
+            self.stdout.close()
+            self.stdout = None
+        if is_joined:
+            self.stderr.close()
+            self.stderr = None
+
+    def poll(self) -> int | None:
+        """Return its exit status, or None if it has not ended."""
+        if self.returncode is None and self._command.has_ended():
+            self.wait()
+        return self.returncode
+
+    def wait(self, timeout: float = _HANDED_TIMEOUT_S) -> int:
+        """Wait for its end, and return its exit status.
+
+        Raises:
+            TimeoutError: it did not end in time, and was killed.
+        """
+        if self.returncode is None:
+            self.returncode = self._command.wait(timeout)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal if it has not ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it if it has not ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, input: bytes = b"", timeout: float = _HANDED_TIMEOUT_S) -> tuple[bytes, bytes]:
+        """Have it read the rest, wait for its end, and return the rest of what it wrote and said."""
+        with ThreadPoolExecutor(_STREAMS) as pool:
+            if self.stdin is not None:
+                pool.submit(_feed, os.dup(self.stdin.fileno()), input)
+                self.stdin.close()
+            read = [pool.submit(each.read) for each in (self.stdout, self.stderr) if each is not None]
+            self.wait(timeout)
+            rest = [each.result() for each in read]
+        self._close()
+        return rest[0] if self.stdout is not None else b"", rest[-1] if self.stderr is not None else b""
+
+    def __enter__(self) -> Self:
+        """Do nothing: it is started."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close what is open, and wait for its end."""
+        self._close()
+        self.wait()
+
+    def _close(self) -> None:
+        for each in (self.stdin, self.stdout, self.stderr):
+            if each is not None:
+                with suppress(BrokenPipeError):
+                    each.close()
 
 
 def run_forked(

@@ -346,13 +346,7 @@ def test_a_message_by_pipe_that_is_interrupted_is_a_status_too(turnlog: Command,
     """As of `run`; the session goes on, and the next message has its own."""
     for lines, status in ((b"", 130), (b"Second\n", 0)):
         server.answers += [stream(WIRE.events("Half")[:-2], hang=True), WIRE.reply("One.")]
-        with subprocess.Popen(
-            [sys.executable, "-m", "turnlog", "chat", "-p", "kilo"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=turnlog.environment(OPENAI_API_KEY=KEY),
-        ) as process:
+        with turnlog.begin("chat", "-p", "kilo", is_fed=True, OPENAI_API_KEY=KEY) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(b"First\n")

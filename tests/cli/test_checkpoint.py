@@ -4,8 +4,6 @@ import os
 import shlex
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -220,9 +218,8 @@ def test_id_is_printed_before_a_place_outside_is_done(turnlog: SigningCommand) -
     gate = turnlog.file("gate")
     os.mkfifo(gate)
     turnlog.ok("checkpoint")  # else what is there may get one of its own, before the turn comes
-    command = [sys.executable, "-m", "turnlog", "add", "more", "--continues", "main"]
     every = {"TURNLOG_CHECKPOINT_EVERY": "1", "TURNLOG_CHECKPOINT_TO": f"'command:cat {gate}'"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=turnlog.environment(**every)) as process:
+    with turnlog.begin("add", "more", "--continues", "main", **every) as process:
         assert process.stdout is not None
         assert b" user turn on main" in process.stdout.readline()
         assert process.poll() is None

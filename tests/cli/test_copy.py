@@ -1,12 +1,9 @@
 """`turnlog copy`: what it prints, what it makes and what it refuses."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.command import TIMEOUT_S, Command, write_conversation
+from tests.cli.command import Command, write_conversation
 from tests.cli.proving import signing
 
 from turnlog import TurnLog
@@ -104,15 +101,7 @@ def test_other_log_is_refused(turnlog: Command, log_url: str, tmp_path: Path) ->
 def test_report_that_cannot_be_printed_is_told(turnlog: Command, log_url: str, tmp_path: Path) -> None:
     """The copy is whole all the same."""
     target = f"sqlite:///{tmp_path}/copy.db"
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "turnlog", "copy", log_url, target],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=turnlog.environment(PATH=os.environ["PATH"]),
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    assert done.returncode == 2
-    assert b"all is copied, 6 events, but that could not be printed" in done.stderr
+    done = turnlog.into("/dev/full", "copy", log_url, target)
+    assert done.status == 2
+    assert "all is copied, 6 events, but that could not be printed" in done.stderr
     assert turnlog.ok("verify", "--store", target).status == 0

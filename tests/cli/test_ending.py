@@ -138,13 +138,7 @@ def test_long_name_is_no_obstacle(signer: SigningCommand, tmp_path: Path) -> Non
 def test_command_that_waits_is_ended(turnlog: Command, number: signal.Signals, status: int) -> None:
     """It is not before something happens."""
     turnlog.ok("add", "Hello")
-    with subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "tail", "--follow"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=turnlog.environment(),
-    ) as process:
+    with turnlog.begin("tail", "--follow") as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(number)
@@ -355,13 +349,7 @@ def test_writer_whose_reader_waits_is_ended(turnlog: Command) -> None:
     with TurnLog.open(turnlog.url) as log:
         log.add_turn("x" * 1_000_000, bookmark="main")
     reader, writer = os.pipe()
-    with subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "cat", "main"],
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env=turnlog.environment(),
-    ) as process:
+    with turnlog.begin("cat", "main", stdout=writer) as process:
         while select.select([], [writer], [], 0)[1]:  # until no more goes into the pipe
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from tests.agent.wires import KEY, OpenAI, set_up
 from tests.cli.command import TIMEOUT_S, Command, Outcome, turn_id, write_conversation
-from tests.cli.forked import ROOT
+from tests.cli.forked import ROOT, Begun
 from tests.cli.terminal import CTRL_C, Terminal
 from tests.cli.transcripts import claude_code
 from tests.packages import install
@@ -251,11 +251,11 @@ class TestBusyStore:
 
     def test_one_that_waits_says_so_once(self, turnlog: Command, busy: sqlite3.Connection) -> None:
         """A line after a second, whatever standard error is; then it goes on."""
-        with _start(turnlog, "add", "Hello", "-c", "main", "--json") as process:
+        with turnlog.begin("add", "Hello", "-c", "main", "--json") as process:
             assert process.stderr is not None
             assert process.stderr.readline().decode() == WAITING
             # It looks once a second, and has looked again by the time that another one has said that it waits.
-            with _start(turnlog, "bookmarks", "set", "x", "main") as other:
+            with turnlog.begin("bookmarks", "set", "x", "main") as other:
                 assert other.stderr is not None
                 assert other.stderr.readline().decode() == WAITING
                 busy.execute("ROLLBACK")
@@ -269,7 +269,7 @@ class TestBusyStore:
         turnlog.ok("search", "river")
         with closing(sqlite3.connect(f"{turnlog.store}-projections", isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            with _start(turnlog, "search", "river", "--json") as process:
+            with turnlog.begin("search", "river", "--json") as process:
                 assert process.stderr is not None
                 assert process.stderr.readline().decode() == WAITING_TO_FOLD
                 connection.execute("ROLLBACK")
@@ -297,19 +297,9 @@ class TestBusyStore:
         assert len(turnlog.ok("log", "--json").json_lines) == 5
 
 
-def _start(command: Command, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "turnlog", *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=command.environment(),
-    )
-
-
-def _ended(process: subprocess.Popen[bytes]) -> Outcome:
+def _ended(process: Begun | subprocess.Popen[bytes]) -> Outcome:
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)
-    return Outcome(stdout=stdout, stderr=stderr.decode(), status=process.returncode)
+    return Outcome(stdout=stdout, stderr=stderr.decode(), status=process.wait())
 
 
 class TestNoStoreYet:
@@ -413,13 +403,7 @@ class TestInterrupts:
     def test_interrupt_while_nobody_reads_is_one_line(self, long: Command, arguments: tuple[str, ...]) -> None:
         """As in `turnlog log | less`: the command does not wait for its reader."""
         reader, writer = os.pipe()
-        with subprocess.Popen(
-            [sys.executable, "-m", "turnlog", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            env=long.environment(),
-        ) as process:
+        with long.begin(*arguments, stdout=writer) as process:
             while select.select([], [writer], [], 0)[1]:  # until no more goes into the pipe
                 assert process.poll() is None
             process.send_signal(signal.SIGINT)
@@ -438,13 +422,7 @@ class TestInterrupts:
                 while os.write(writer, b"x" * 4096):
                     pass
             os.set_blocking(writer, True)
-            with subprocess.Popen(
-                [sys.executable, "-m", "turnlog", "add", "Hello"],
-                stdin=subprocess.DEVNULL,
-                stdout=writer,
-                stderr=subprocess.PIPE,
-                env=turnlog.environment(),
-            ) as process:
+            with turnlog.begin("add", "Hello", stdout=writer) as process:
                 assert log.wait(first, TIMEOUT_S) > first
                 process.send_signal(signal.SIGINT)
                 _, stderr = process.communicate(timeout=TIMEOUT_S)

@@ -3,8 +3,6 @@
 import json
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,12 +92,7 @@ def test_unsealing_without_keys_is_told(turnlog: Command, tmp_path: Path) -> Non
 def test_following_goes_on_until_it_is_interrupted(turnlog: Command, tmp_path: Path) -> None:
     """Each event is delivered as it comes."""
     turnlog.ok("add", "one", "--bookmark", "main")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "feed", "jsonl", str(tmp_path / "out"), "-f", "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=turnlog.environment(),
-    )
+    process = turnlog.begin("feed", "jsonl", str(tmp_path / "out"), "-f", "--json")
     try:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["position"] == 2

@@ -246,14 +246,11 @@ def test_ctrl_c_ends_a_call_and_its_server(turnlog: Command, tmp_path: Path) -> 
     os.mkfifo(note)
     script = f"echo $$ > {note}; exec {shlex.join(COMMAND)}"
     turnlog.ok("mcp", "register", "s", "--", "sh", "-c", script)
-    with subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "mcp", "call", "s", "wait"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=turnlog.environment(), text=True,
-    ) as process:  # fmt: skip
+    with turnlog.begin("mcp", "call", "s", "wait") as process:
         server = int(note.read_text())
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=30)
-    assert (process.returncode, output) == (130, ("", "turnlog: interrupted\n"))
+    assert (process.returncode, output) == (130, (b"", b"turnlog: interrupted\n"))
     with pytest.raises(ProcessLookupError):
         os.kill(server, 0)
 
@@ -288,10 +285,7 @@ def test_ctrl_c_ends_a_session_with_a_server_that_is_silent(turnlog: Command, ar
     """Once: the server is asked to end the session, and not waited for."""
     with SilentServer() as server:
         turnlog.ok("mcp", "register", "s", "--url", server.url)
-        with subprocess.Popen(
-            [sys.executable, "-m", "turnlog", "mcp", *arguments],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=turnlog.environment(), text=True,
-        ) as process:  # fmt: skip
+        with turnlog.begin("mcp", *arguments) as process:
             assert server.is_asked.wait(30)
             process.send_signal(signal.SIGINT)
             try:
@@ -299,4 +293,4 @@ def test_ctrl_c_ends_a_session_with_a_server_that_is_silent(turnlog: Command, ar
             finally:
                 process.kill()
                 server.goes_on.set()
-        assert (process.returncode, output) == (130, ("", "turnlog: interrupted\n"))
+        assert (process.returncode, output) == (130, (b"", b"turnlog: interrupted\n"))

@@ -18,6 +18,7 @@ import pytest
 from tests.agent.login_server import LoginServer
 from tests.agent.servers import HttpServer
 from tests.cli.command import Command
+from tests.cli.forked import Begun
 from tests.wires.server import Answer, WireServer, whole
 
 from turnlog import TurnLog
@@ -129,12 +130,9 @@ def expired(turnlog: KeyringCommand) -> Iterator[LoginServer]:
         yield server
 
 
-def calling(turnlog: KeyringCommand) -> subprocess.Popen[str]:
+def calling(turnlog: KeyringCommand) -> Begun | subprocess.Popen[bytes]:
     """Begin to call a tool of the server."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "mcp", "call", "s", "echo", '{"text": "hello"}'],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=turnlog.environment(), text=True,
-    )  # fmt: skip
+    return turnlog.begin("mcp", "call", "s", "echo", '{"text": "hello"}', is_joined=True)
 
 
 def test_commands_that_renew_a_login_at_once_renew_it_once(turnlog: KeyringCommand, expired: LoginServer) -> None:
@@ -143,7 +141,7 @@ def test_commands_that_renew_a_login_at_once_renew_it_once(turnlog: KeyringComma
         expired.wait_until_asked()
         expired.go_on_soon()
         assert echo(turnlog).text == "hello\n"
-        assert one.communicate(timeout=30)[0] == "hello\n"
+        assert one.communicate(timeout=30)[0] == b"hello\n"
     assert expired.renewals == ["refresh-1"]
     assert echo(turnlog).text == "hello\n"
 
@@ -159,7 +157,7 @@ def test_an_interrupt_does_not_lose_a_login(
         expired.wait_until_asked()
         command.send_signal(number)
         expired.go_on_soon()
-        assert (command.communicate(timeout=30)[0], command.returncode) == (f"turnlog: {word}\n", status)
+        assert (command.communicate(timeout=30)[0], command.returncode) == (f"turnlog: {word}\n".encode(), status)
     assert '\\"access_token\\":\\"access-2\\"' in turnlog.keyring.read_text()
 
 
@@ -169,7 +167,7 @@ def test_a_time_out_does_not_lose_a_login(turnlog: KeyringCommand, expired: Logi
     with expired.holding_tokens(), calling(turnlog) as command:
         expired.wait_until_asked()
         expired.go_on_soon(after_s=1.2)
-        assert command.communicate(timeout=30)[0].endswith("did not answer within 1 s\n")
+        assert command.communicate(timeout=30)[0].endswith(b"did not answer within 1 s\n")
     assert '\\"access_token\\":\\"access-2\\"' in turnlog.keyring.read_text()
 
 

@@ -322,12 +322,7 @@ def test_server_that_goes_away_is_one_line(own_postgres: PostgresServer, tmp_pat
     """Whoever follows is told after the time that appends wait, and Ctrl-C ends it at once."""
     command = SecretiveCommand(store=tmp_path / "log.db", address=with_password(own_postgres.create_database("talk")))
     command.ok("add", "hello", "--bookmark", "main")
-    following = subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "tail", "--follow"],
-        env=command.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    following = command.begin("tail", "--follow")
     assert following.stdout is not None
     assert b"log.genesis" in following.stdout.readline()
     following.stdout.readline()

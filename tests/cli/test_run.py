@@ -3,8 +3,6 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -483,18 +481,11 @@ def test_a_reader_that_has_gone_leaves_an_aborted_turn(turnlog: Command, server:
     server.answers.append(WIRE.reply("Hello."))
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(
-        [sys.executable, "-m", "turnlog", "run", "Hi", "-p", "kilo", "-b", "main"],
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env=turnlog.environment(OPENAI_API_KEY=KEY),
-        check=False,
-    )
+    done = turnlog.writing_to(writer, "run", "Hi", "-p", "kilo", "-b", "main", OPENAI_API_KEY=KEY)
     os.close(writer)
     line = f"what there was is recorded as {head(turnlog)}: `turnlog run -c main` goes on"
-    assert done.stderr.decode() == f"turnlog: stopped: whoever read the output has closed it; {line}\n"
-    assert done.returncode == 1
+    assert done.stderr == f"turnlog: stopped: whoever read the output has closed it; {line}\n"
+    assert done.status == 1
     with TurnLog.open(turnlog.url) as log:
         assert log.turn("main").meta.stop_reason == "aborted"
 
@@ -502,13 +493,7 @@ def test_a_reader_that_has_gone_leaves_an_aborted_turn(turnlog: Command, server:
 def test_an_interrupt_records_what_had_arrived(turnlog: Command, server: WireServer) -> None:
     """SIGINT without a terminal: exit status 130, and a line that says where it is."""
     server.answers.append(stream(WIRE.events("Half")[:-2], hang=True))
-    with subprocess.Popen(
-        [sys.executable, "-m", "turnlog", "run", "Hi", "-p", "kilo", "-b", "main"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=turnlog.environment(OPENAI_API_KEY=KEY),
-    ) as process:
+    with turnlog.begin("run", "Hi", "-p", "kilo", "-b", "main", OPENAI_API_KEY=KEY) as process:
         assert process.stdout is not None
         assert process.stdout.read(4) == b"Half"
         process.send_signal(signal.SIGINT)

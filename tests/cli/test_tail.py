@@ -4,13 +4,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.command import Command, Outcome
+from tests.cli.forked import Begun
 from tests.servers.postgres import PostgresServer
 
 from turnlog import TurnLog
@@ -28,15 +29,18 @@ main()
 
 
 @contextmanager
-def tailing(
-    turnlog: Command, *arguments: str, program: Sequence[str] = ("-m", "turnlog")
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Start `turnlog tail --follow`, and end it."""
-    process = subprocess.Popen(
-        [sys.executable, *program, "tail", "--follow", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=turnlog.environment(),
+def tailing(turnlog: Command, *arguments: str, program: str | None = None) -> Iterator[Begun | subprocess.Popen[bytes]]:
+    """Start `turnlog tail --follow`, or a program that is it, and end it."""
+    words = ("tail", "--follow", *arguments)
+    process = (
+        turnlog.begin(*words)
+        if program is None
+        else subprocess.Popen(
+            [sys.executable, "-c", program, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=turnlog.environment(),
+        )
     )
     try:
         yield process
@@ -48,7 +52,7 @@ def tailing(
                 stream.close()
 
 
-def line(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def line(process: Begun | subprocess.Popen[bytes]) -> dict[str, Any]:
     """Return the next line."""
     assert process.stdout is not None
     return json.loads(process.stdout.readline())
@@ -206,7 +210,7 @@ def test_server_that_is_away_is_waited_for(turnlog: Command, own_postgres: Postg
     url = own_postgres.url()
     with TurnLog.open(url) as log:
         log.add_turn("one", bookmark="main")
-    with tailing(turnlog, "--store", url, program=("-c", IMPATIENT)) as process:
+    with tailing(turnlog, "--store", url, program=IMPATIENT) as process:
         assert [line(process)["global_position"] for _ in range(2)] == [1, 2]
         own_postgres.kill()
         assert process.stderr is not None
