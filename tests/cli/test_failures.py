@@ -362,10 +362,11 @@ class TestNoStoreYet:
 def long(tmp_path_factory: pytest.TempPathFactory) -> Command:
     """Give the command with a log that no pipe holds, whichever way it is printed."""
     command = Command(store=tmp_path_factory.mktemp("long") / "log.db")
-    with TurnLog.open(command.url) as log:
+    with TurnLog.open(command.url) as log, log.group() as group:
+        last = None
         for number in range(500):
-            log.add_turn(f"{number} " + "x" * 1000, continues="main" if number else None, bookmark="main")
-        log.add_turn("x" * 1_000_000, continues="main")
+            last = group.add_turn(f"{number} " + "x" * 1000, continues=last, bookmark="main")
+        group.add_turn("x" * 1_000_000, continues=last, bookmark="main")
     return command
 
 

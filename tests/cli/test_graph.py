@@ -252,21 +252,28 @@ def test_log_limit_draws_the_latest_of_many_forks(forked: Command) -> None:
     ]
 
 
-@pytest.mark.parametrize("arguments", [("--all",), ("m0",)])
-def test_what_is_too_large_to_be_held_is_drawn_as_what_is_not(turnlog: Command, arguments: tuple[str, ...]) -> None:
-    """Threads of one log: some have forks and merges, and some are lines."""
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """Give the command with a log of threads of which some have forks and merges, and some are lines."""
+    command = Command(store=tmp_path_factory.mktemp("large") / "log.db")
     graph = [*at_random(1, 900), *nested(1001)]
     graph += [Node(id=f"l{n}", parents=(f"l{n - 1}",) if n % 100 else ()) for n in range(300)]
-    with clocked_log(turnlog.url) as log, log.group() as group:
+    with clocked_log(command.url) as log, log.group() as group:
         for node in graph:
             parents = [turn_id(parent) for parent in node.parents]
             group.add_turn(node.id, continues=parents or None, bookmark=False, id=turn_id(node.id))
+    return command
+
+
+@pytest.mark.parametrize("arguments", [("--all",), ("m0",)])
+def test_what_is_too_large_to_be_held_is_drawn_as_what_is_not(large: Command, arguments: tuple[str, ...]) -> None:
+    """However many of the threads it is."""
     given = [each if each == "--all" else turn_id(each) for each in arguments]
-    drawn_in_lines = turnlog.ok("log", *given).text
-    assert drawn_in_lines == turnlog.ok("log", *given, "--since", "2000-01-01").text
+    drawn_in_lines = large.ok("log", *given).text
+    assert drawn_in_lines == large.ok("log", *given, "--since", "2000-01-01").text
     assert drawn_in_lines.count("●") > 2000
-    records = turnlog.ok("log", *given, "--json").json_lines
-    assert records == turnlog.ok("log", *given, "--since", "2000-01-01", "--json").json_lines
+    records = large.ok("log", *given, "--json").json_lines
+    assert records == large.ok("log", *given, "--since", "2000-01-01", "--json").json_lines
     assert len(records) == drawn_in_lines.count("●")
 
 

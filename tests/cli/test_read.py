@@ -108,7 +108,8 @@ def test_show_names_the_latest_of_many_children(turnlog: Command) -> None:
         root = log.add_turn("root").id
         ids = [log.add_turn(str(number), continues=root).id for number in range(10)]
         assert _child_lines(turnlog, root) == ids
-        ids += [log.add_turn(str(number), continues=root).id for number in range(1200)]
+        with log.group() as group:
+            ids += [group.add_turn(str(number), continues=root) for number in range(1200)]
     assert _child_lines(turnlog, root) == [f"… 1,200 earlier ones: `turnlog children {root}` lists all", *ids[-10:]]
     assert turnlog.ok("show", root, "--json").json["children"] == ids
 

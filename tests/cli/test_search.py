@@ -18,9 +18,10 @@ from turnlog.projections import synchronous
 @pytest.fixture
 def talk(turnlog: Command) -> Command:
     """Give a command whose log has two threads."""
-    turnlog.ok("add", "What lives in the River?", "--bookmark", "main")
-    turnlog.ok("add", "Otters, and a heron\nby the bridge\x07", "--continues", "main")
-    turnlog.ok("add", "A river elsewhere", "--bookmark", "other")
+    with TurnLog.open(turnlog.url) as log:
+        log.add_turn("What lives in the River?", bookmark="main")
+        log.add_turn("Otters, and a heron\nby the bridge\x07", continues="main")
+        log.add_turn("A river elsewhere", bookmark="other")
     return turnlog
 
 
@@ -50,8 +51,9 @@ def test_more_than_are_printed_are_told(talk: Command) -> None:
         some = talk("search", "river", "-n", "1", *arguments)
         assert (some.status, some.stderr) == (0, "turnlog: there are more than 1 turn: `--limit N` prints N of them\n")
         assert talk.ok("search", "river", "-n", "2", *arguments).text.startswith(some.text)
-    for _ in range(20):
-        talk.ok("add", "river")
+    with TurnLog.open(talk.url) as log, log.group() as group:
+        for _ in range(20):
+            group.add_turn("river")
     many = talk("search", "river")
     assert len(many.text.splitlines()) == 2 * 20
     assert many.stderr == "turnlog: there are more than 20 turns: `--limit N` prints N of them\n"
