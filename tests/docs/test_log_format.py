@@ -56,7 +56,7 @@ from turnlog.store.sqlite import schema
 from turnlog.testing.strategies import json_objects
 
 TEXT = PAGE.read_text(encoding="utf-8")
-SEEDS = range(1000 if SOAK else 20)
+SEEDS = range(1000 if SOAK else 12)
 MIB = 1024 * 1024
 
 
