@@ -170,14 +170,14 @@ def test_a_run_has_a_limit_of_time(log: TurnLog) -> None:
         return ""
 
     adapter = Scripted(call(("work", {})))
-    result = run(log, adapter, "Work.", bookmark="main", tools=[work], time_max_s=2)
+    result = run(log, adapter, "Work.", bookmark="main", tools=[work], time_max_s=1)
     assert (result.stopped, log.tool_calls.of(result.turns[1].id)[0].attempts[-1].ending) == ("time", "broken_off")
     assert result.unanswered == ()
 
     async def think(_: ToolUse) -> bool:
         return await asyncio.Event().wait()
 
-    given: dict[str, Any] = {"tools": [work], "approve": "ask", "on_approval": think, "time_max_s": 2}
+    given: dict[str, Any] = {"tools": [work], "approve": "ask", "on_approval": think, "time_max_s": 1}
     result = run(log, Scripted(call(("work", {}))), "Work.", bookmark="main", **given)
     assert (result.stopped, [call_.name for call_ in result.unanswered]) == ("time", ["work"])
 
