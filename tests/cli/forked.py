@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
@@ -51,6 +52,9 @@ _LEADING = 2
 _HANDED_TIMEOUT_S = 60
 _UNWRITTEN = 120
 """The exit status of Python if, at its end, an output cannot be written."""
+
+_LATE = ("anthropic", "openai", "mcp", "httpcore2", "anyio._backends._asyncio", "rich.console", "rich.markdown")
+"""What is imported where it is needed, beside parts of turnlog: by runs, and by pages of help."""
 
 _PYTHON = ("PYTHON", "LC_", "LANG")
 """What the names of variables begin with that Python reads as it starts."""
@@ -427,8 +431,10 @@ def _import_all() -> None:
     for module in pkgutil.walk_packages(turnlog.__path__, "turnlog."):
         if not module.name.startswith("turnlog.testing"):
             import_module(module.name)
-    for name in ("anthropic", "openai", "mcp", "rich.console"):
+    for name in _LATE:
         import_module(name)
+    for point in entry_points(group="keyring.backends"):
+        point.load()
 
 
 if __name__ == "__main__":
