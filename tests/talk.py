@@ -40,11 +40,12 @@ def runs(secret: bytes) -> set[bytes]:
 def traces(folder: Path, secrets: list[bytes]) -> set[bytes]:
     """Return the runs of secrets that are in the files of a folder, and the secrets that are shorter than a run."""
     raw = raw_files(folder)
-    wanted = set().union(*(runs(secret) for secret in secrets if len(secret) >= RUN))
     # No run has a byte that no secret has: what is between such bytes, and long enough, is looked at.
     may_have = re.compile(b"[%b]{%d,}" % (b"".join(b"\\x%02x" % byte for byte in {*b"".join(secrets)}), RUN))
     found = {part[at : at + RUN] for part in may_have.findall(raw) for at in range(len(part) - RUN + 1)}
-    return wanted & found | {secret for secret in secrets if len(secret) < RUN and secret in raw}
+    # All runs of the secrets take a second to make: they are made where there is much to be looked up.
+    said = set().union(*map(runs, secrets)) if len(found) > 1000 else b"\0".join(secrets)
+    return {run for run in found if run in said} | {secret for secret in secrets if len(secret) < RUN and secret in raw}
 
 
 CYRILLIC = "".join(map(chr, range(0x410, 0x450)))
