@@ -9,6 +9,8 @@ import pytest
 from tests.rewriting import without_triggers
 
 from turnlog import TurnLog
+from turnlog.record.detectors import secrets
+from turnlog.record.findings import Hook
 
 
 @pytest.fixture
@@ -16,6 +18,13 @@ def log() -> Iterator[TurnLog]:
     """Give an empty log in memory."""
     with TurnLog.open("memory://", busy_timeout_s=1) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def hook() -> Hook:
+    """Give the built-in redaction hook: it loads its rules once, which takes a second."""
+    pytest.importorskip("kingfisher_sdk", reason="the extra `redact` is not installed")
+    return secrets()
 
 
 @pytest.fixture

@@ -352,7 +352,7 @@ def times(log: TurnLog) -> list[datetime]:
 
 
 def check_times(log: TurnLog, *, every: int = 1) -> None:
-    """See that turns of a time, every so many of those that are tried, are found as they are where all are looked at."""
+    """See that turns of a time, every so many of those tried, are found as they are where all are looked at."""
     turns, threads = log.latest(None), log.threads()
     bounds = times(log)
     one = [(since, None) for since in bounds] + [(None, until) for until in bounds]

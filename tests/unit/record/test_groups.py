@@ -11,7 +11,7 @@ from turnlog.errors import NotFoundError, UnknownTurnError
 from turnlog.events import metadata
 from turnlog.ids import new_id
 from turnlog.record import Note, TurnDraft, turn_draft
-from turnlog.redaction import secrets
+from turnlog.record.findings import Hook
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def test_nothing_is_recorded_where_a_part_cannot_be(log: TurnLog) -> None:
     assert [event.header.topic for event in log.events()] == ["log.genesis", "gpt.turn"]
 
 
-def test_hooks_see_turns_and_notes() -> None:
+def test_hooks_see_turns_and_notes(hook: Hook) -> None:
     """And how much was taken out of a note stands in its metadata."""
 
     secret = "sk-ant-api03-" + "a" * 93 + "AA"
-    with TurnLog.open("memory://", redact=[secrets()]) as log:
+    with TurnLog.open("memory://", redact=[hook]) as log:
         turn, note, _ = drafts()
         payload = json.dumps({"said": f"the key is {secret}"}).encode()
         log.add_group([turn, Note(topic=note.topic, payload=payload, turn=note.turn)])

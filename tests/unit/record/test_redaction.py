@@ -967,13 +967,6 @@ LETTERS = "Zk3Pq8Xw1Nv6Tb9Ld2Hs7Rf4Mc5Jg0Yy"
 LONG = LETTERS + "aB7cD9eF1gH3iJ5kL7mN9oP1qR3sT5uV7wX9yZ1"
 
 
-@pytest.fixture(scope="session")
-def hook() -> Hook:
-    """Give the built-in hook, with its rules loaded."""
-    pytest.importorskip("kingfisher_sdk", reason="the extra `redact` is not installed")
-    return secrets()
-
-
 # Not one is real: they are put together here, so that no scanner takes them for one.
 TOKENS = {
     "gh" + f"p_{LONG[:36]}": "github-token",

@@ -185,5 +185,7 @@ def test_nothing_of_a_secret_is_stored_wherever_it_is(sample: Sample, tmp_path: 
             continue
         folder = tmp_path / str(places.total())
         path = with_secret.write(folder / "given")
-        check_nothing_of(SECRET, sample.format, path, folder, [fish], where)
+        # That a file has no more than its tables does not depend on the place.
+        store = folder / "store" if len(places) % 10 == 1 else None
+        check_nothing_of(SECRET, sample.format, path, store, [fish], where)
     assert places

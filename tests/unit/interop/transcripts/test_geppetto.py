@@ -18,12 +18,13 @@ from tests.unit.interop.transcripts.promises import (
     take,
 )
 
-from turnlog import FormatError, TurnLog, redaction
+from turnlog import FormatError, TurnLog
 from turnlog.interop import geppetto
 from turnlog.interop.finding import formats_of
 from turnlog.interop.geppetto import Run, Turn
 from turnlog.interop.transcripts import Problem
 from turnlog.model import Text, ToolResult
+from turnlog.record.findings import Hook
 
 SECRET = "sk-" + "ant-" + "api03-" + "b" * 93 + "AA"
 
@@ -230,7 +231,7 @@ def test_damaged_files_import_what_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["text", "result", "args", "role", "metadata", "name", "id", "data"])
-def test_redaction_reaches_every_place(tmp_path: Path, where: str) -> None:
+def test_redaction_reaches_every_place(tmp_path: Path, hook: Hook, where: str) -> None:
     """What a hook takes out is nowhere in the store; without hooks secrets beside content are refused."""
     record = json.loads(geppetto.run_to_json(sample()))
     turn = record["turns"][1]
@@ -248,7 +249,7 @@ def test_redaction_reaches_every_place(tmp_path: Path, where: str) -> None:
     inside[key] = f"so {SECRET} it is"
     path = tmp_path / "run.json"
     path.write_text(json.dumps(record))
-    check_nothing_of(SECRET, "geppetto", path, tmp_path, [redaction.secrets()], where)
+    check_nothing_of(SECRET, "geppetto", path, tmp_path / "store", [hook], where)
 
 
 def test_kinds_are_read_as_go_names_them(tmp_path: Path) -> None:
@@ -359,14 +360,12 @@ def test_block_that_json_cannot_carry_is_kept_as_its_text(tmp_path: Path, conten
     assert (kind, text in json.loads(native)["payload"]["text"]) == ("native", True)
 
 
-def test_what_hooks_take_out_is_not_in_what_is_told(tmp_path: Path) -> None:
+def test_what_hooks_take_out_is_not_in_what_is_told(tmp_path: Path, hook: Hook) -> None:
     """Not as the name of a kind or a key either."""
     path = tmp_path / "turn.json"
     for number, block in enumerate(({"kind": SECRET}, {"kind": "user", SECRET: 1}, {"kind": "user", "id": [SECRET]})):
-        folder = tmp_path / str(number)
-        folder.mkdir()
         path.write_text(json.dumps({"run_id": "r1", "blocks": [block]}))
-        check_nothing_of(SECRET, "geppetto", path, folder, [redaction.secrets()], str(block))
+        check_nothing_of(SECRET, "geppetto", path, tmp_path / str(number), [hook], str(block))
 
 
 def test_document_with_a_key_twice_is_left_out_alone(tmp_path: Path) -> None:
