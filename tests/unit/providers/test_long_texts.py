@@ -18,7 +18,7 @@ from turnlog.providers.bedrock import request
 from turnlog.providers.registry import BUILT_IN
 
 UNIT = 'line "q" \\ \t é 漢 😀 \x7f \x01 </x>\n'
-TEXT = UNIT * (2 * PIECE // len(UNIT))
+TEXT = UNIT * ((PIECE + PIECE // 8) // len(UNIT))
 
 
 def message(turn: str, role: str, *blocks: dict[str, Any], is_ascii: bool = True, **fields: Any) -> Message:
@@ -49,7 +49,7 @@ def document(media_type: str, content: bytes) -> dict[str, Any]:
     }
 
 
-BYTES = random.Random(1).randbytes(2 * PIECE)
+BYTES = random.Random(1).randbytes(PIECE + PIECE // 8)
 INSIDE = [text(TEXT), document("image/png", BYTES), document("text/csv", TEXT.encode()), document("video/mp4", BYTES)]
 WINDOW = ContextWindow(
     messages=(

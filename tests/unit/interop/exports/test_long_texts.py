@@ -27,7 +27,7 @@ from turnlog.model.pieces import PIECE
 from turnlog.record import plan_group, turn_draft
 from turnlog.sources import Sources
 
-LONG = 'A "text",\twith a 🙂 in it & </b>.\n' * (PIECE // 16)
+LONG = 'A "text",\twith a 🙂 in it & </b>.\n' * (PIECE // 30)  # in two pieces, as YAML takes long to write
 SHORT = "b" * (PIECE - 57)  # with a mark before and one behind it, the latter stands where a piece ends
 GIVEN = (("a", "short"), ("b", LONG))
 
@@ -148,6 +148,7 @@ def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
 @pytest.mark.parametrize(
     "block",
     [
+        new_user_text_block(LONG),
         new_tool_use_block("c1", {"answer": LONG}),
         new_tool_use_block("c1", LONG, error=LONG[1:]),
         new_tool_call_block("c1", "write", {"text": LONG}),
@@ -159,11 +160,23 @@ def test_steps_have_the_texts_as_the_codec_spells_them(log: TurnLog) -> None:
         Block(kind=BlockKind.OTHER, payload={"anything": [LONG]}),
         Block(kind=BlockKind.LLM_TEXT, payload={"other": LONG}),
     ],
-    ids=["record", "error", "arguments", "text", "spelled", "malformed", "reasoning", "native", "other", "no text"],
+    ids=[
+        "by a user",
+        "record",
+        "error",
+        "arguments",
+        "text",
+        "spelled",
+        "malformed",
+        "reasoning",
+        "native",
+        "other",
+        "no text",
+    ],
 )
 def test_a_snapshot_is_the_one_that_was_recorded(block: Block) -> None:
     """Also with what is a text in the log, and a record in the snapshot, and the other way round."""
-    turn = Turn(blocks=[new_user_text_block(LONG), block])
+    turn = Turn(blocks=[new_user_text_block("Go on."), block])
     with TurnLog.open("memory://") as log:
         geppetto.record_turn(log, turn)
         [last] = log.latest(1)
