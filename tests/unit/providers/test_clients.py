@@ -9,10 +9,11 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,13 @@ def _sync(adapter: Provider, request: PreparedRequest, connection: Connection, *
 
 def _async(adapter: Provider, request: PreparedRequest, connection: Connection, **callbacks: Any) -> Reply:
     return asyncio.run(adapter.acall(request, connection, **callbacks))
+
+
+def _at_once(checks: Iterable[Callable[[], None]]) -> None:
+    """Make checks that wait for long side by side, and raise what one of them did."""
+    with ThreadPoolExecutor() as threads:
+        for done in [threads.submit(check) for check in checks]:
+            done.result()
 
 
 @pytest.fixture(params=[_sync, _async], ids=["sync", "async"])
@@ -511,15 +519,18 @@ def test_proxy_that_is_not_there_is_named(adapter: Provider, call: Call, monkeyp
 # Silence and cuts
 
 
-@pytest.mark.parametrize("streams", [True, False])
-def test_silence_times_out(adapter: Provider, call: Call, streams: bool) -> None:
-    """A server that says nothing is given up."""
-    answer = Answer(headers={"content-type": "text/event-stream" if streams else "application/json"}, hang=True)
-    with WireServer(answer) as server:
-        reply = call(adapter, _request(adapter, streams=streams), _connection(server, timeout_s=SILENCE_S))
-    error = _error(reply)
-    assert error.message.startswith(f"{_who(adapter, server)} did not answer in time: ")
-    assert (error.retryable, error.status) == (True, None)
+def test_silence_times_out(adapter: Provider) -> None:
+    """A server that says nothing is given up: each way of asking waits for as long, and all at once."""
+
+    def silent(call: Call, streams: bool) -> None:
+        answer = Answer(headers={"content-type": "text/event-stream" if streams else "application/json"}, hang=True)
+        with WireServer(answer) as server:
+            reply = call(adapter, _request(adapter, streams=streams), _connection(server, timeout_s=SILENCE_S))
+        error = _error(reply)
+        assert error.message.startswith(f"{_who(adapter, server)} did not answer in time: ")
+        assert (error.retryable, error.status) == (True, None)
+
+    _at_once(partial(silent, call, streams) for call in (_sync, _async) for streams in (True, False))
 
 
 def test_a_connection_is_waited_for_less_long_than_a_reply(
@@ -539,19 +550,21 @@ def test_a_connection_is_waited_for_less_long_than_a_reply(
     [({"hang": True}, "did not answer in time: "), ({"cut": True}, "cannot be reached, or broke off: ")],
     ids=["silence", "cut"],
 )
-def test_what_came_before_a_stream_broke_off_is_kept(
-    adapter: Provider, call: Call, ends: dict[str, bool], said: str
-) -> None:
+def test_what_came_before_a_stream_broke_off_is_kept(adapter: Provider, ends: dict[str, bool], said: str) -> None:
     """It is an error that may pass, and is not tried again on its own: the model would be asked twice."""
     come = events_of(_case(adapter))[:-1]
-    with WireServer(_stream(adapter, come, **ends), _stream(adapter)) as server:
-        reply = call(adapter, _request(adapter), _connection(server, timeout_s=SILENCE_S, retries_max=2))
-        assert len(server.received) == 1
-    error = _error(reply)
-    assert error.message.startswith(f"{_who(adapter, server)} {said}")
-    assert error.retryable
-    assert list(reply.events) == list(come)
-    assert reply.response.content == adapter.aggregate(come, model=MODELS[adapter.name]).content != ()
+
+    def broken(call: Call) -> None:
+        with WireServer(_stream(adapter, come, **ends), _stream(adapter)) as server:
+            reply = call(adapter, _request(adapter), _connection(server, timeout_s=SILENCE_S, retries_max=2))
+            assert len(server.received) == 1
+        error = _error(reply)
+        assert error.message.startswith(f"{_who(adapter, server)} {said}")
+        assert error.retryable
+        assert list(reply.events) == list(come)
+        assert reply.response.content == adapter.aggregate(come, model=MODELS[adapter.name]).content != ()
+
+    _at_once(partial(broken, call) for call in (_sync, _async))
 
 
 @pytest.mark.parametrize("name", ["anthropic", "cohere", "openai_responses"])
