@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import LiteralString
 from urllib.parse import urlsplit
@@ -19,6 +19,15 @@ from turnlog.store import reading
 from turnlog.store.postgres import PostgresStore, is_log_there
 
 TEXT = "Ü😀中"
+DEFAULTS: Mapping[LiteralString, str] = {
+    "default_transaction_deferrable": "on",
+    "quote_all_identifiers": "on",
+    "standard_conforming_strings": "off",
+    "array_nulls": "off",
+    "transform_null_equals": "on",
+    "bytea_output": "escape",
+}
+"""Others than the server's own of what a log could depend on."""
 
 
 @pytest.fixture
@@ -93,23 +102,13 @@ def test_encoding_of_clients_is_that_of_the_log(
         assert connection.execute("SELECT %s::text", (TEXT,)).fetchall() == [(TEXT,)]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("default_transaction_isolation", "repeatable read"),
-        ("default_transaction_isolation", "serializable"),
-        ("default_transaction_deferrable", "on"),
-        ("quote_all_identifiers", "on"),
-        ("standard_conforming_strings", "off"),
-        ("array_nulls", "off"),
-        ("transform_null_equals", "on"),
-        ("bytea_output", "escape"),
-    ],
-)
-def test_defaults_of_sessions_change_nothing(postgres_url: str, name: LiteralString, value: str) -> None:
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_defaults_of_sessions_change_nothing(postgres_url: str, isolation: str) -> None:
     """A log that others made before, and one that is made with them, work as ever."""
     use(postgres_url)
-    set_default(postgres_url, name, value)
+    set_default(postgres_url, "default_transaction_isolation", isolation)
+    for name, value in DEFAULTS.items():
+        set_default(postgres_url, name, value)
     with TurnLog.open(postgres_url, busy_timeout_s=5) as log:
         log.add_turn("after", continues=TEXT)
         assert log.verify().damage == ()
@@ -132,12 +131,12 @@ def test_views_that_may_not_be_read_are_no_damage(postgres_url: str) -> None:
         TurnLog.open(postgres_url)
 
 
-def test_views_of_others_stay(postgres_url: str) -> None:
+def test_views_of_others_stay(kept_postgres_url: str) -> None:
     """An erasure and a rebuild empty tables that are as they should be, and what rests on them is not touched."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn("to erase", bookmark="away", subject="alice")
         log.add_turn("to keep", bookmark="main")
-        with psycopg.connect(postgres_url, autocommit=True) as connection:
+        with psycopg.connect(kept_postgres_url, autocommit=True) as connection:
             connection.execute("CREATE VIEW public.v AS SELECT name FROM turnlog.bookmarks")
             connection.execute("CREATE TEMP VIEW mine AS SELECT name FROM turnlog.bookmarks")
             log.erase(subject="alice", reason="asked")
@@ -151,9 +150,9 @@ def test_views_of_others_stay(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["rebuilt", "erased"])
-def test_who_reads_has_the_tables_of_its_snapshot(postgres_url: str, how: str) -> None:
+def test_who_reads_has_the_tables_of_its_snapshot(kept_postgres_url: str, how: str) -> None:
     """Also those that it reads only after they were made anew; and nobody waits for the other."""
-    with TurnLog.open(postgres_url, busy_timeout_s=5) as log, TurnLog.open(postgres_url) as other:
+    with TurnLog.open(kept_postgres_url, busy_timeout_s=5) as log, TurnLog.open(kept_postgres_url) as other:
         log.add_turn("to erase", bookmark="away")
         log.add_turn("to keep", bookmark="main")
         with other.store.read() as transaction:
@@ -168,21 +167,21 @@ def test_who_reads_has_the_tables_of_its_snapshot(postgres_url: str, how: str) -
         assert other.verify().damage == ()
 
 
-def test_what_keeps_tables_from_being_made_anew_is_named(postgres_url: str) -> None:
+def test_what_keeps_tables_from_being_made_anew_is_named(kept_postgres_url: str) -> None:
     """Where a table is not as it should be, and a view or a foreign key rests on it; then it can be made anew."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn("hello", bookmark="main")
         run(
-            postgres_url,
+            kept_postgres_url,
             "ALTER TABLE bookmarks ADD COLUMN more text",
             "CREATE VIEW public.theirs AS SELECT name FROM bookmarks",
         )
         with pytest.raises(StoreError, match=r"something rests on them \(view .*theirs depends on table .*bookmarks\)"):
             log.rebuild_projections()
-        run(postgres_url, "DROP VIEW public.theirs")
+        run(kept_postgres_url, "DROP VIEW public.theirs")
         assert log.rebuild_projections()
         run(
-            postgres_url,
+            kept_postgres_url,
             "CREATE TABLE public.theirs (name text REFERENCES turnlog.bookmarks)",
             "INSERT INTO public.theirs VALUES ('main')",
         )
@@ -190,19 +189,19 @@ def test_what_keeps_tables_from_being_made_anew_is_named(postgres_url: str) -> N
             StoreError, match=r"something rests on them \(Key .*is still referenced from table \"theirs\""
         ):
             log.rebuild_projections()
-        run(postgres_url, "DROP TABLE public.theirs")
+        run(kept_postgres_url, "DROP TABLE public.theirs")
         assert log.rebuild_projections()
         assert log.verify().damage == ()
 
 
-def test_an_order_that_cannot_be_right_is_damage(postgres_url: str) -> None:
+def test_an_order_that_cannot_be_right_is_damage(kept_postgres_url: str) -> None:
     """Whoever reads or writes is told to verify, and that tells once of all that cannot be read."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         for number in range(3):
             log.add_turn(f"turn {number}")
         assert len(list(log.events())) == 4
-        run(postgres_url, "UPDATE log_order SET global_position = 1000 WHERE global_position = 2")
-    with TurnLog.open(postgres_url) as log:
+        run(kept_postgres_url, "UPDATE log_order SET global_position = 1000 WHERE global_position = 2")
+    with TurnLog.open(kept_postgres_url) as log:
         for work in (lambda: log.latest(1), lambda: log.add_turn("more")):
             with pytest.raises(CorruptionError, match=r"is damaged \(duplicate key .*\): run `turnlog verify`$"):
                 work()
@@ -210,27 +209,27 @@ def test_an_order_that_cannot_be_right_is_damage(postgres_url: str) -> None:
         assert len(said) == 1
 
 
-def test_a_schema_of_another_program_is_told_of(postgres_url: str) -> None:
+def test_a_schema_of_another_program_is_told_of(kept_postgres_url: str) -> None:
     """With what to do; its table is as it was."""
-    run(postgres_url, "CREATE SCHEMA turnlog", "CREATE TABLE turnlog.threads (mine text)")
+    run(kept_postgres_url, "CREATE SCHEMA turnlog", "CREATE TABLE turnlog.threads (mine text)")
     with pytest.raises(StoreOpenError, match=r"exists; the schema is another program's: give .*`\?schema=NAME`"):
-        TurnLog.open(postgres_url)
-    run(postgres_url, "INSERT INTO turnlog.threads VALUES ('mine')")
-    with TurnLog.open(f"{postgres_url}?schema=mine") as log:
+        TurnLog.open(kept_postgres_url)
+    run(kept_postgres_url, "INSERT INTO turnlog.threads VALUES ('mine')")
+    with TurnLog.open(f"{kept_postgres_url}?schema=mine") as log:
         assert log.add_turn("hello")
 
 
 @pytest.mark.parametrize("lost", ["stored_events", "store_state"])
-def test_lost_table_is_damage(postgres_url: str, lost: LiteralString) -> None:
+def test_lost_table_is_damage(kept_postgres_url: str, lost: LiteralString) -> None:
     """A log of which a table is gone is still one: it is not made anew beside the rest."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         assert isinstance(log.store, PostgresStore)
         log.add_turn("hello")
-    run(postgres_url, "DROP TABLE " + lost + " CASCADE")
-    assert is_log_there(postgres_url)
+    run(kept_postgres_url, "DROP TABLE " + lost + " CASCADE")
+    assert is_log_there(kept_postgres_url)
     what = "of events" if lost == "stored_events" else "'store_state'"
     with pytest.raises(CorruptionError, match=rf"has lost its table {what}: restore a backup$"):
-        TurnLog.open(postgres_url)
+        TurnLog.open(kept_postgres_url)
 
 
 @pytest.mark.parametrize(
@@ -240,12 +239,12 @@ def test_lost_table_is_damage(postgres_url: str, lost: LiteralString) -> None:
         ("ALTER SCHEMA turnlog RENAME TO logs; DROP FUNCTION logs.log_settle", "has lost a function"),
     ],
 )
-def test_functions_that_a_rebuild_mends_are_told_of(postgres_url: str, change: LiteralString, told: str) -> None:
+def test_functions_that_a_rebuild_mends_are_told_of(kept_postgres_url: str, change: LiteralString, told: str) -> None:
     """Where all tables are there no backup is needed."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn("hello", bookmark="main")
-    run(postgres_url, *change.split("; "))
-    with TurnLog.open(f"{postgres_url}?schema=logs") as log:
+    run(kept_postgres_url, *change.split("; "))
+    with TurnLog.open(f"{kept_postgres_url}?schema=logs") as log:
         said = rf"{told} \(.* does not exist.*\): `turnlog projections rebuild` makes (it|them) anew$"
         for work in (lambda: log.turn("main"), lambda: log.add_turn("more", continues="main")):
             with pytest.raises(CorruptionError, match=said):
@@ -256,11 +255,11 @@ def test_functions_that_a_rebuild_mends_are_told_of(postgres_url: str, change: L
         assert log.verify().damage == ()
 
 
-def test_tables_that_cannot_be_compared_now_are_no_damage(postgres_url: str) -> None:
+def test_tables_that_cannot_be_compared_now_are_no_damage(kept_postgres_url: str) -> None:
     """While others write the tables anew, their definitions cannot be read, which says nothing of them."""
-    with TurnLog.open(postgres_url, busy_timeout_s=0.2) as log:
+    with TurnLog.open(kept_postgres_url, busy_timeout_s=0.2) as log:
         log.add_turn("hello")
-        with psycopg.connect(postgres_url) as connection:
+        with psycopg.connect(kept_postgres_url) as connection:
             connection.execute("LOCK TABLE turnlog.stored_events IN ACCESS EXCLUSIVE MODE")
             with pytest.raises(StoreBusyError, match=r"is busy: another process writes to it, try again later$"):
                 log.store.check_schema()
@@ -279,19 +278,19 @@ def test_limit_of_the_server_is_no_damage(postgres_url: str) -> None:
 
 
 def test_whole_log_is_not_taken_where_a_part_would_be(
-    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept_postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who may not write gives no event its place in the log: an export and a copy that lack some are refused."""
     monkeypatch.setattr(reading, "SETTLED_TRIES_MAX", 3)
     copied = f"sqlite:///{tmp_path}/copied.db"
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         for name in "abc":
             log.add_turn(name, bookmark=name)
-        with TurnLog.open(f"{postgres_url}?options=-c%20default_transaction_read_only%3Don") as reader:
+        with TurnLog.open(f"{kept_postgres_url}?options=-c%20default_transaction_read_only%3Don") as reader:
             assert len([*reader.events()]) < 4
             for take in (lambda: reader.export(io.BytesIO()), lambda: reader.copy_to(copied)):
                 with pytest.raises(StoreBusyError, match="have no place in the log yet"):
                     take()
-    with TurnLog.open(postgres_url) as reader:
+    with TurnLog.open(kept_postgres_url) as reader:
         assert reader.export(io.BytesIO()) == 4
         assert reader.copy_to(copied).events == 4

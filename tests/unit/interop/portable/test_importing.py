@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,17 @@ def _long(log: TurnLog, turns: int = 1200) -> None:
     log.add_turn("0", bookmark="main")
     for number in range(1, turns):
         log.add_turn(str(number), continues="main")
+
+
+@cache
+def _long_export(*, renamed: bool = False) -> tuple[bytes, dict[str, str]]:
+    """Return an export of a long log, in which a bookmark was renamed or not, and its bookmarks."""
+    with TurnLog.open("memory://") as source:
+        _long(source)
+        if renamed:
+            source.bookmarks.set("early", source.ancestry("main")[0].id)
+            source.bookmarks.rename("early", "first")
+        return exported(source), _heads(source)
 
 
 def _note(added: int, new: int) -> str:
@@ -484,9 +496,7 @@ class TestGroups:
     @pytest.mark.parametrize("empty", [True, False])
     def test_progress_is_told_up_to_the_end(self, log: TurnLog, empty: bool) -> None:
         """Events done never go back, and end at all of them."""
-        with TurnLog.open("memory://") as source:
-            _long(source)
-            content = exported(source)
+        content, _ = _long_export()
         if not empty:
             log.add_turn("mine")
         told: list[tuple[int, int]] = []
@@ -499,9 +509,7 @@ class TestGroups:
 
     def test_others_append_meanwhile(self, log: TurnLog) -> None:
         """Between two groups of guests the log is free."""
-        with TurnLog.open("memory://") as source:
-            _long(source)
-            content = exported(source)
+        content, _ = _long_export()
         log.add_turn("mine", bookmark="mine")
         _import(log, content, progress=lambda _, __: log.add_turn("meanwhile", continues="mine"))
         arrivals = _arrivals(log)
@@ -511,10 +519,7 @@ class TestGroups:
 
     def test_log_that_is_written_to_while_it_is_restored_stops_and_goes_on_as_another(self, log: TurnLog) -> None:
         """It cannot become the other log any more. What is in stays, and the same import adds the rest as guests."""
-        with TurnLog.open("memory://") as source:
-            _long(source)
-            content = exported(source)
-            heads = _heads(source)
+        content, heads = _long_export()
 
         def meanwhile(done: int, _: int) -> None:
             if done > 601:  # the first group is in
@@ -537,11 +542,7 @@ class TestGroups:
         self, log: TurnLog, empty: bool, stop_after: int
     ) -> None:
         """Wherever it was stopped; how much is in is told, bookmarks are set in the end, and nothing twice."""
-        with TurnLog.open("memory://") as source:
-            _long(source)
-            source.bookmarks.set("early", source.ancestry("main")[0].id)
-            source.bookmarks.rename("early", "first")
-            content, heads = exported(source), _heads(source)
+        content, heads = _long_export(renamed=True)
         if not empty:
             log.add_turn("mine", bookmark=False)
         calls = 0
@@ -567,9 +568,7 @@ class TestGroups:
     @pytest.mark.parametrize("empty", [True, False])
     def test_two_imports_at_the_same_time_are_one(self, store_path: Path, empty: bool) -> None:
         """Each event goes in once, whichever of the two brings it, and all bookmarks are set."""
-        with TurnLog.open("memory://") as source:
-            _long(source)
-            content, heads = exported(source), _heads(source)
+        content, heads = _long_export()
         url = f"sqlite:///{store_path}"
         with TurnLog.open(url) as log:
             if not empty:
