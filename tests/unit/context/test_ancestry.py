@@ -117,9 +117,10 @@ def test_random_logs_are_read_by_the_definition(log: TurnLog, monkeypatch: pytes
         parents[turn.id] = turn.continues
         ids.append(turn.id)
     for head in ids:
-        assert _ids(log, head) == _reference(parents, head)
+        expected = _reference(parents, head)
+        assert _ids(log, head) == expected
         for limit in (7, 60):
-            assert [turn.id for turn in log.ancestry(head, limit)] == _reference(parents, head)[-limit:]
+            assert [turn.id for turn in log.ancestry(head, limit)] == expected[-limit:]
 
 
 def test_visited_prefix_is_left_out_and_brought_up_to_date(log: TurnLog) -> None:
@@ -140,12 +141,13 @@ def test_visited_prefix_is_left_out_and_brought_up_to_date(log: TurnLog) -> None
 
 def test_chain_of_ten_thousand_forks_is_read(log: TurnLog) -> None:
     """Forks of forks, a stream each, need no recursion, and the window is the same chain."""
-    chain = [log.add_turn("x").id]
-    side = log.add_turn("y", continues=chain[0]).id
-    for _ in range(10_000):
-        # The parent's stream is taken by `side`, or goes on: so each turn starts a stream.
-        chain.append(log.add_turn("x", continues=chain[-1]).id)
-        side = log.add_turn("y", continues=chain[-1]).id
+    with log.group() as group:
+        chain = [group.add_turn("x")]
+        side = group.add_turn("y", continues=chain[0])
+        for _ in range(10_000):
+            # The parent's stream is taken by `side`, or goes on: so each turn starts a stream.
+            chain.append(group.add_turn("x", continues=chain[-1]))
+            side = group.add_turn("y", continues=chain[-1])
     assert side not in chain
     assert len({turn.stream for turn in log.ancestry(chain[-1])}) == 10_001
     assert _ids(log, chain[-1]) == chain
@@ -154,14 +156,15 @@ def test_chain_of_ten_thousand_forks_is_read(log: TurnLog) -> None:
 
 def test_chain_of_five_thousand_second_parents_is_read(log: TurnLog) -> None:
     """Merges whose second parent is the merge before them nest five thousand deep, and are read from the inside."""
-    chain = log.add_turn("x").id
-    order = [chain]
-    sides: list[str] = []
-    for _ in range(5_000):
-        side = log.add_turn("s").id
-        sides.append(side)
-        chain = log.add_turn("m", continues=[side, chain]).id
-        order.append(chain)
+    with log.group() as group:
+        chain = group.add_turn("x")
+        order = [chain]
+        sides: list[str] = []
+        for _ in range(5_000):
+            side = group.add_turn("s")
+            sides.append(side)
+            chain = group.add_turn("m", continues=[side, chain])
+            order.append(chain)
     expected = [*reversed(sides), *order]
     assert _ids(log, chain) == expected
     assert [message.turn for message in log.context(chain).messages] == expected
@@ -223,9 +226,10 @@ def test_turn_that_was_rewritten_is_refused(file_log: TurnLog, store_path: Path,
 def test_the_end_of_an_ancestry_is_read_and_not_the_rest(file_log: TurnLog, store_path: Path) -> None:
     """A few are found from the end, through forks: what is far before them is not looked at, and they are checked."""
     head, chain = "", list[str]()
-    for number in range(1000):
-        head = file_log.add_turn(str(number), continues=head or None).id
-        chain.append(head)
+    with file_log.group() as group:
+        for number in range(1000):
+            head = group.add_turn(str(number), continues=head or None)
+            chain.append(head)
     file_log.add_turn("n", continues=chain[-3])
     fork = file_log.add_turn("f", continues=chain[-3]).id
     rewrite(store_path, chain[10], payload=b'[{"type":"text","text":"forged"}]')
@@ -240,11 +244,12 @@ def test_the_end_of_an_ancestry_is_read_and_not_the_rest(file_log: TurnLog, stor
 
 def test_the_end_of_an_ancestry_is_read_through_merges(file_log: TurnLog, store_path: Path) -> None:
     """Behind a merge too: of each of its parents no more is read than is asked for, and what is read is checked."""
-    branches = [[file_log.add_turn("root").id]]
-    for name in ("left", "right"):
-        branches.append(branches[0][:1])
-        for number in range(300):
-            branches[-1].append(file_log.add_turn(f"{name} {number}", continues=branches[-1][-1]).id)
+    with file_log.group() as group:
+        branches = [[group.add_turn("root")]]
+        for name in ("left", "right"):
+            branches.append(branches[0][:1])
+            for number in range(300):
+                branches[-1].append(group.add_turn(f"{name} {number}", continues=branches[-1][-1]))
     left, right = branches[1:]
     merge = file_log.add_turn("both", continues=[left[-1], right[-1]]).id
     last = file_log.add_turn("and on", continues=merge).id

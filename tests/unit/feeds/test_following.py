@@ -99,9 +99,10 @@ def test_without_following_it_ends(log: TurnLog) -> None:
 
 def test_long_history_is_given_in_pages(log: TurnLog) -> None:
     """Nothing is lost between two pages, nor between the last one and what is live."""
-    turn = log.add_turn("first")
-    for number in range(PAGE_EVENTS + 100):
-        turn = log.add_turn(str(number), continues=turn.id)
+    with log.group() as group:
+        turn = group.add_turn("first")
+        for number in range(PAGE_EVENTS + 100):
+            turn = group.add_turn(str(number), continues=turn)
     follower = Follower(log)
     log.add_turn("live")
     follower.until(lambda: len(follower.given) == PAGE_EVENTS + 103)

@@ -267,11 +267,12 @@ def test_step_that_cannot_be_done_ahead(log: TurnLog, kept_postgres_url: str, st
 def test_error_is_found_behind_a_thousand_rows(kept_postgres_url: str) -> None:
     """The event is named that it is of, and all before it is kept."""
     with TurnLog.open("memory://") as log:
-        turns = [log.add_turn(str(number)) for number in range(1_500)]
+        with log.group() as group:
+            turns = [group.add_turn(str(number)) for number in range(1_500)]
         program: Program = {position: [(_insert, position)] for position in range(1, 1_501)} | {1_300: [(_insert, 7)]}
         (numbers, _, _), [status, _], modes = fold(log, kept_postgres_url, program, ahead=True)
     assert isinstance(numbers, list)
-    assert (len(numbers), status.position, status.paused_event) == (1_299, 1_299, turns[1_298].id)
+    assert (len(numbers), status.position, status.paused_event) == (1_299, 1_299, turns[1_298])
     assert status.error is not None
     assert "duplicate key" in status.error
     # The first page went ahead, and only the second was folded again.

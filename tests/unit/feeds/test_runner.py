@@ -19,7 +19,7 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
-from turnlog import TurnLog
+from turnlog import Turn, TurnLog
 from turnlog.errors import (
     ConflictError,
     MetaError,
@@ -41,6 +41,14 @@ from turnlog.store.pages import PAGE_EVENTS
 
 AnyTarget = SQLiteTarget | PostgresTarget
 AnyCursor = sqlite3.Cursor | psycopg.Cursor[Any]
+
+
+def add_many(log: TurnLog) -> list[Turn]:
+    """Record more turns than are read at once, and return them."""
+    with log.group() as group:
+        for number in range(PAGE_EVENTS + 200):
+            group.add_turn(str(number))
+    return group.turns
 
 
 class Words(Projection):
@@ -201,8 +209,7 @@ def test_empty_log_is_caught_up_with(log: TurnLog, target: AnyTarget) -> None:
 def test_long_log_is_folded_in_batches(log: TurnLog, target: AnyTarget) -> None:
     """And progress is told after each."""
     told: list[tuple[int, int]] = []
-    for number in range(PAGE_EVENTS + 200):
-        log.add_turn(str(number))
+    add_many(log)
     runner(log, target).run(progress=lambda done, total: told.append((done, total)))
     assert len(rows(target)) == PAGE_EVENTS + 200
     assert told[-1] == (PAGE_EVENTS + 201, PAGE_EVENTS + 201)
@@ -291,8 +298,7 @@ def test_what_goes_on_is_stopped(log: TurnLog, target: AnyTarget) -> None:
     stopped = runner(log, target)
     log.add_turn("first")
     stopped.run()
-    for number in range(PAGE_EVENTS + 200):
-        log.add_turn(str(number))
+    add_many(log)
     [status] = stopped.run(progress=lambda _done, _total: stopped.stop())
     assert (status.position, status.lag) == (PAGE_EVENTS + 2, 200)
     assert stopped.run()[0].lag == 0
@@ -936,7 +942,7 @@ def test_interrupted_build_is_gone_on_with(log: TurnLog, target: AnyTarget, give
     """The first one, and that of a new version: what is there meanwhile is as before, and what was erased is not in."""
     if given.version > 1:
         runner(log, target).run()
-    turns = [log.add_turn(str(number)) for number in range(PAGE_EVENTS + 200)]
+    turns = add_many(log)
     interrupted(log, target, given)
     [status] = runner(log, target, given).status()
     assert (status.version, status.position) == (given.version - 1, 0)
@@ -952,8 +958,7 @@ def test_interrupted_build_is_gone_on_with(log: TurnLog, target: AnyTarget, give
 
 def test_stopped_build_is_gone_on_with(log: TurnLog, target: AnyTarget) -> None:
     """As one that is interrupted."""
-    for number in range(PAGE_EVENTS + 200):
-        log.add_turn(str(number))
+    add_many(log)
     stopped = runner(log, target)
     [status] = stopped.run(progress=lambda _done, _total: stopped.stop())
     assert status.version == 0
@@ -966,8 +971,7 @@ def test_build_that_does_not_fit_is_not_gone_on_with(log: TurnLog, tmp_path: Pat
     """It is removed, and the projection is built from the beginning."""
     target = SQLiteTarget(tmp_path / "view.db")
     given = Words() if why == "another version" else MoreWords()
-    for number in range(PAGE_EVENTS + 200):
-        log.add_turn(str(number))
+    add_many(log)
     interrupted(log, target, given, anew=why == "rebuilt")
     left = list(tmp_path.glob("view.db-acme.words-*[0-9a-f]"))
     assert len(left) == (0 if why == "rebuilt" else 1)

@@ -343,7 +343,8 @@ def test_a_thread_is_found_by_its_bookmark_alone(file_log: TurnLog, poke: Callab
 def test_ends_of_branches_are_found_without_reading_them(file_log: TurnLog, poke: Callable[..., None]) -> None:
     """Of many branches, those are read that are asked for."""
     root = file_log.add_turn("root").id
-    forks = [file_log.add_turn(str(number), continues=root, bookmark=False).id for number in range(600)]
+    with file_log.group() as group:
+        forks = [group.add_turn(str(number), continues=root, bookmark=False) for number in range(600)]
     last = file_log.add_turn("last", continues=forks[0], bookmark="last").id
     poke(f"UPDATE stored_events SET state = X'00' WHERE event_id = '{forks[300]}'")
     [thread] = file_log.threads()

@@ -35,7 +35,8 @@ def test_fork_recorded_before_nothing_extends_the_stream_only_once(log: TurnLog)
 def test_a_few_children_are_the_last_ones(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many forks no more are read than are asked for; what is wanted is looked for from the last one on."""
     root = log.add_turn("r").id
-    ids = [log.add_turn(str(number), continues=root).id for number in range(600)]
+    with log.group() as group:
+        ids = [group.add_turn(str(number), continues=root) for number in range(600)]
     read: list[int] = []
     at = SQLiteRead.at
     monkeypatch.setattr(SQLiteRead, "at", lambda *place: read.append(1) or at(*place))

@@ -156,9 +156,10 @@ def test_progress_is_told(source: TurnLog) -> None:
 @pytest.mark.parametrize("nth", [1, 2, 400])
 def test_log_is_exported_as_it_was_at_the_start(log: TurnLog, nth: int) -> None:
     """What is appended while the export is written is not in it, and need not wait for it."""
-    log.add_turn("0", bookmark="main")
-    for number in range(1, 1100):
-        log.add_turn(str(number), continues="main")
+    with log.group() as group:
+        group.add_turn("0", bookmark="main")
+        for number in range(1, 1100):
+            group.add_turn(str(number), continues="main")
     before = exported(log)
     file = _Hooked(nth, lambda: log.add_turn("meanwhile", continues="main"))
     assert log.export(file) == 1101
@@ -168,7 +169,8 @@ def test_log_is_exported_as_it_was_at_the_start(log: TurnLog, nth: int) -> None:
 
 def test_export_that_something_was_erased_from_meanwhile_is_refused(file_log: TurnLog, store_path: Path) -> None:
     """Its header would say more than there is."""
-    turns = [file_log.add_turn(str(number), bookmark=False).id for number in range(600)]
+    with file_log.group() as group:
+        turns = [group.add_turn(str(number), bookmark=False) for number in range(600)]
     with pytest.raises(StoreBusyError, match="export again"):
         file_log.export(_Hooked(2, lambda: erase(store_path, turns[-1])))
     assert file_log.export(io.BytesIO()) == 601
@@ -182,7 +184,8 @@ def test_export_of_a_log_has_the_erasure_of_all_that_is_erased(
 
     What is erased when it was written already is in it as it was.
     """
-    turns = [log.add_turn(str(number), bookmark=False).id for number in range(600)]
+    with log.group() as group:
+        turns = [group.add_turn(str(number), bookmark=False) for number in range(600)]
     log.bookmarks.set("first", turns[0])
     settled_end = exporting.settled_end
 
