@@ -241,9 +241,9 @@ def test_rows_are_the_same(pair: Pair) -> None:
     assert len(here["tool_calls"]) > 10
 
 
-def test_rebuilding_gives_what_folding_gave(postgres_url: str) -> None:
+def test_rebuilding_gives_what_folding_gave(kept_postgres_url: str) -> None:
     """Row by row, after erasures between runs."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn("begin", bookmark="main")
         for number in range(4):
             adapter = Scripted(call(("add", {"a": number, "b": 2})), say(f"Done {number}.", tokens=number))
@@ -280,12 +280,12 @@ def test_erased_turns_are_found_no_more(own_postgres: PostgresServer) -> None:
     assert b"zebul" not in raw.lower()
 
 
-def test_erasure_makes_no_tables(postgres_url: str) -> None:
+def test_erasure_makes_no_tables(kept_postgres_url: str) -> None:
     """Where nobody has asked for a projection there is nothing to reach."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         turn = log.add_turn("one")
         log.erase(turn=turn.id, reason="asked")
-        with psycopg.connect(postgres_url) as connection:
+        with psycopg.connect(kept_postgres_url) as connection:
             rows = connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchall()
         assert rows == []
 
@@ -369,16 +369,16 @@ def test_standby_is_searched_too(own_postgres: PostgresServer) -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "My log", "ü" * 31, "y" * 63, "y" * 52])
-def test_schema_has_the_name_of_the_log(name: str, postgres_url: str) -> None:
+def test_schema_has_the_name_of_the_log(name: str, kept_postgres_url: str) -> None:
     """However long that is: PostgreSQL would cut it to that of the log."""
     schema = schema_of(name)
     assert schema != name
     assert len(schema.encode()) <= 63
-    url = f"{postgres_url}?schema={name.replace(' ', '%20')}"
+    url = f"{kept_postgres_url}?schema={name.replace(' ', '%20')}"
     with TurnLog.open(url) as log:
         log.add_turn("words")
         assert len(found(log, "words")) == 1
-        with psycopg.connect(postgres_url) as connection:
+        with psycopg.connect(kept_postgres_url) as connection:
             table = sql.Identifier(schema, "search_turns")
             assert connection.execute(sql.SQL("SELECT COUNT(*) FROM {}").format(table)).fetchall() == [(1,)]
 
@@ -391,27 +391,27 @@ def feed_files() -> list[Path]:
     return sorted(user_data_path("turnlog").glob("logs/*-feeds"))
 
 
-def test_feeds_are_remembered_on_this_machine(postgres_url: str, tmp_path: Path) -> None:
+def test_feeds_are_remembered_on_this_machine(kept_postgres_url: str, tmp_path: Path) -> None:
     """In a file of the log's own, whatever URL it is opened by."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn("one")
         log.feeds.feed(JSONLines(tmp_path / "events"), name="mine").run()
     [file] = feed_files()
     assert file.stat().st_mode & 0o777 == 0o600
-    with TurnLog.open(f"{postgres_url}?application_name=elsewhere") as log:
+    with TurnLog.open(f"{kept_postgres_url}?application_name=elsewhere") as log:
         assert [(each.name, each.position, each.lag) for each in log.feeds.all()] == [("mine", 2, 0)]
         log.feeds.remove("mine")
         assert log.feeds.all() == []
     assert feed_files() == [file]
 
 
-def test_feed_that_began_on_an_empty_log_goes_on(postgres_url: str, tmp_path: Path) -> None:
+def test_feed_that_began_on_an_empty_log_goes_on(kept_postgres_url: str, tmp_path: Path) -> None:
     """Where it has begun, though the log has got its identity since."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         sink = JSONLines(tmp_path / "events")
         log.feeds.feed(sink, name="mine").run()
         log.add_turn("one")
         log.feeds.feed(sink, name="mine").run()
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         assert [(each.name, each.position) for each in log.feeds.all()] == [("mine", 2)]
     assert len(feed_files()) == 1

@@ -87,9 +87,9 @@ def fill(log: TurnLog, tmp_path: Path) -> None:
     log.add_document(document, continues="main")
 
 
-def test_large_payloads_are_objects(tmp_path: Path, postgres_url: str, place: str) -> None:
+def test_large_payloads_are_objects(tmp_path: Path, kept_postgres_url: str, place: str) -> None:
     """From 64 KiB on, compressed where that pays; others stand beside their events. They come back as they were."""
-    with TurnLog.open(at(postgres_url, place)) as log:
+    with TurnLog.open(at(kept_postgres_url, place)) as log:
         fill(log, tmp_path)
         assert log.payload("main") == NOISE
         log.add_turn("x" * (FILE_BYTES_MIN - 50), continues="main")
@@ -97,15 +97,15 @@ def test_large_payloads_are_objects(tmp_path: Path, postgres_url: str, place: st
         assert len(paths(place)) == log.stats().file_count == 2
         assert log.stats().stored_payload_bytes < 1000
         assert log.verify().damage == ()
-    with TurnLog.open(at(postgres_url, place)) as log:
+    with TurnLog.open(at(kept_postgres_url, place)) as log:
         text = log.ancestry("main")[1]
         assert log.payload(text.id) == content_bytes(TEXT)
         assert log.verify().damage == ()
 
 
-def test_what_stands_in_an_object_is_not_counted_as_stored_in_the_table(postgres_url: str, place: str) -> None:
+def test_what_stands_in_an_object_is_not_counted_as_stored_in_the_table(kept_postgres_url: str, place: str) -> None:
     """It has bytes of its own in the measures of a store."""
-    with TurnLog.open(at(postgres_url, place)) as log:
+    with TurnLog.open(at(kept_postgres_url, place)) as log:
         log.add_turn("small")
         small = log.stats()
         log.add_turn(TEXT)
@@ -114,9 +114,9 @@ def test_what_stands_in_an_object_is_not_counted_as_stored_in_the_table(postgres
     assert large.stored_payload_bytes == small.stored_payload_bytes
 
 
-def test_same_payload_is_one_object(tmp_path: Path, postgres_url: str, place: str) -> None:
+def test_same_payload_is_one_object(tmp_path: Path, kept_postgres_url: str, place: str) -> None:
     """Erasing one of its events keeps it, erasing the last one removes it."""
-    with TurnLog.open(at(postgres_url, place)) as log:
+    with TurnLog.open(at(kept_postgres_url, place)) as log:
         first, second = log.add_turn(TEXT), log.add_turn(TEXT)
         assert len(paths(place)) == 1
         kept = log.erase(turn=first.id, reason="asked")
@@ -127,9 +127,9 @@ def test_same_payload_is_one_object(tmp_path: Path, postgres_url: str, place: st
         assert log.verify().damage == ()
 
 
-def test_nothing_is_there_plain_of_what_a_group_seals(postgres_url: str, folder: str) -> None:
+def test_nothing_is_there_plain_of_what_a_group_seals(kept_postgres_url: str, folder: str) -> None:
     """An object that no event has would stay, and be read by whoever reads that place."""
-    with TurnLog.open(at(postgres_url, folder), seals=SealsInMemory()) as log:
+    with TurnLog.open(at(kept_postgres_url, folder), seals=SealsInMemory()) as log:
         log.seal()
         log.add_group([turn_draft(TEXT), turn_draft(NOISE.hex())])
         [file] = files(folder)
@@ -137,11 +137,11 @@ def test_nothing_is_there_plain_of_what_a_group_seals(postgres_url: str, folder:
         assert log.verify().damage == ()
 
 
-def test_sealed_payload_is_sealed_there(postgres_url: str, folder: str, tmp_path: Path) -> None:
+def test_sealed_payload_is_sealed_there(kept_postgres_url: str, folder: str, tmp_path: Path) -> None:
     """Nothing of the content is in the storage."""
     document = tmp_path / "noise.bin"
     document.write_bytes(NOISE)
-    with TurnLog.open(at(postgres_url, folder), seals=SealsInMemory()) as log:
+    with TurnLog.open(at(kept_postgres_url, folder), seals=SealsInMemory()) as log:
         log.seal()
         turn = log.add_document(document)
         [file] = files(folder)
@@ -149,11 +149,11 @@ def test_sealed_payload_is_sealed_there(postgres_url: str, folder: str, tmp_path
         assert log.payload(turn.id) == NOISE
 
 
-def test_place_is_remembered(postgres_url: str, folder: str, tmp_path: Path) -> None:
+def test_place_is_remembered(kept_postgres_url: str, folder: str, tmp_path: Path) -> None:
     """Without it what is there cannot be read, which is said; elsewhere is refused; what is new stands in the table."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         turn = log.add_turn(TEXT, bookmark="main")
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         with pytest.raises(StoreError, match=f"objects in '{folder}': add payloads={folder} to the store's URL"):
             log.payload(turn.id)
         [damage] = log.verify().damage
@@ -161,16 +161,16 @@ def test_place_is_remembered(postgres_url: str, folder: str, tmp_path: Path) -> 
         more = log.add_turn(TEXT + "more", continues="main")
         assert b"more" in log.payload(more.id)
     with pytest.raises(StoreOpenError, match=f"has its large payloads at '{folder}' and not at"):
-        TurnLog.open(at(postgres_url, f"file://{tmp_path}/other"))
-    with TurnLog.open(at(postgres_url, folder + "/")) as log:
+        TurnLog.open(at(kept_postgres_url, f"file://{tmp_path}/other"))
+    with TurnLog.open(at(kept_postgres_url, folder + "/")) as log:
         assert log.verify().damage == ()
 
 
-def test_store_that_had_none_gets_one(postgres_url: str, folder: str) -> None:
+def test_store_that_had_none_gets_one(kept_postgres_url: str, folder: str) -> None:
     """What was recorded before stays beside its event."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         before = log.add_turn(TEXT)
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         after = log.add_turn(TEXT)
         assert log.payload(before.id) == log.payload(after.id)
         assert len(files(folder)) == 1
@@ -178,9 +178,9 @@ def test_store_that_had_none_gets_one(postgres_url: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["gone", "cut", "changed"])
-def test_damage_is_found(postgres_url: str, folder: str, change: str) -> None:
+def test_damage_is_found(kept_postgres_url: str, folder: str, change: str) -> None:
     """By who reads it and by verification."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         turn = log.add_turn(NOISE.hex())
         [file] = files(folder)
         content = file.read_bytes()
@@ -197,9 +197,9 @@ def test_damage_is_found(postgres_url: str, folder: str, change: str) -> None:
         assert damage.event_id == turn.id
 
 
-def test_what_is_gone_is_written_again(postgres_url: str, folder: str) -> None:
+def test_what_is_gone_is_written_again(kept_postgres_url: str, folder: str) -> None:
     """An object that somebody removed after it was placed is there when its event is."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         log.add_turn("before")
         placed = log.store.place(TEXT.encode())
         [file] = files(folder)
@@ -218,9 +218,9 @@ def _event(placed: NewPayload) -> Event:
     return build(topic="acme.large", id=new_id(), time=1, meta=meta_text({}), private=private)
 
 
-def test_orphans_are_collected_after_a_day(postgres_url: str, folder: str) -> None:
+def test_orphans_are_collected_after_a_day(kept_postgres_url: str, folder: str) -> None:
     """Of an append that failed. A younger one may be on its way: it is left, and is no damage."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         kept = log.add_turn(TEXT)
         log.store.place(NOISE)
         assert len(files(folder)) == 2
@@ -236,18 +236,18 @@ def test_orphans_are_collected_after_a_day(postgres_url: str, folder: str) -> No
         assert log.verify().damage == ()
 
 
-def test_place_is_of_one_log(postgres: Postgres, postgres_url: str, place: str) -> None:
+def test_place_is_of_one_log(postgres: Postgres, kept_postgres_url: str, place: str) -> None:
     """Another log writes and removes nothing there, also one that has had the place since before there were marks."""
     other_url = postgres.create_database()
-    with TurnLog.open(at(postgres_url, place)) as log, TurnLog.open(at(other_url, place)) as other:
+    with TurnLog.open(at(kept_postgres_url, place)) as log, TurnLog.open(at(other_url, place)) as other:
         other.add_turn(TEXT)
         before = paths(place)
         with pytest.raises(StoreError, match="is where another log has its large payloads"):
             log.add_turn(TEXT)
         assert log.add_turn("small")
-    with psycopg.connect(postgres_url) as connection:
+    with psycopg.connect(kept_postgres_url) as connection:
         connection.execute("DELETE FROM turnlog.payload_storage WHERE one = 2")
-    with TurnLog.open(at(postgres_url, place)) as log, TurnLog.open(at(other_url, place)) as other:
+    with TurnLog.open(at(kept_postgres_url, place)) as log, TurnLog.open(at(other_url, place)) as other:
         turn = log.add_turn(TEXT)
         assert "is where another log has its large payloads" in str(log.erase(turn=turn.id, reason="asked").remains)
         assert "is where another log has its large payloads" in str(log.finish_erasing())
@@ -258,9 +258,9 @@ def test_place_is_of_one_log(postgres: Postgres, postgres_url: str, place: str) 
     postgres.drop_database(other_url)
 
 
-def test_strange_object_is_found_and_left(postgres_url: str, folder: str, tmp_path: Path) -> None:
+def test_strange_object_is_found_and_left(kept_postgres_url: str, folder: str, tmp_path: Path) -> None:
     """It is none of turnlog's to remove."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         log.add_turn(TEXT)
         (tmp_path / "objects" / "strange.txt").write_text("hello")
         [damage] = log.verify().damage
@@ -271,17 +271,17 @@ def test_strange_object_is_found_and_left(postgres_url: str, folder: str, tmp_pa
 
 
 def test_erasure_that_cannot_remove_goes_on_later(
-    postgres_url: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kept_postgres_url: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The payload is erased, what is left is told, and finishing removes it whatever its age."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         turn = log.add_turn(TEXT)
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         report = log.erase(turn=turn.id, reason="asked")
         assert f"still objects in '{folder}': add payloads={folder}" in (report.remains or "")
         assert "still objects" in (log.finish_erasing() or "")
     assert len(files(folder)) == 1
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         [damage] = log.verify().damage
         assert "belongs to no event" in damage.what
         assert log.finish_erasing() is None
@@ -289,11 +289,11 @@ def test_erasure_that_cannot_remove_goes_on_later(
         assert log.verify().damage == ()
 
 
-def test_condemned_object_that_is_needed_again_stays(postgres_url: str, folder: str) -> None:
+def test_condemned_object_that_is_needed_again_stays(kept_postgres_url: str, folder: str) -> None:
     """Somebody has recorded the same payload since."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         turn = log.add_turn(TEXT)
-        with TurnLog.open(postgres_url) as other:
+        with TurnLog.open(kept_postgres_url) as other:
             other.erase(turn=turn.id, reason="asked")
         again = log.add_turn(TEXT)
         assert log.finish_erasing() is None
@@ -301,14 +301,14 @@ def test_condemned_object_that_is_needed_again_stays(postgres_url: str, folder: 
         assert log.verify().damage == ()
 
 
-def test_names_that_no_payload_has_are_forgotten(postgres_url: str, folder: str) -> None:
+def test_names_that_no_payload_has_are_forgotten(kept_postgres_url: str, folder: str) -> None:
     """Somebody put them among those of objects to be removed: what else is there is removed all the same."""
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         turn = log.add_turn(TEXT)
-        with TurnLog.open(postgres_url) as other:
+        with TurnLog.open(kept_postgres_url) as other:
             other.erase(turn=turn.id, reason="asked")
         strange = ["../x", "zz", "", "A" * 64, "a" * 65, "a" * 64 + ".gz", "a" * 64 + "\n"]
-        with psycopg.connect(postgres_url) as connection:
+        with psycopg.connect(kept_postgres_url) as connection:
             for name in strange:
                 connection.execute("INSERT INTO turnlog.payloads_condemned VALUES (%s)", (name,))
         found = [damage.what for damage in log.verify().damage]
@@ -321,11 +321,11 @@ def test_names_that_no_payload_has_are_forgotten(postgres_url: str, folder: str)
         assert log.verify().damage == ()
 
 
-def test_names_that_no_payload_has_are_forgotten_without_a_storage(postgres_url: str) -> None:
+def test_names_that_no_payload_has_are_forgotten_without_a_storage(kept_postgres_url: str) -> None:
     """There is nothing to be removed, and nothing is left."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn(TEXT)
-        with psycopg.connect(postgres_url) as connection:
+        with psycopg.connect(kept_postgres_url) as connection:
             connection.execute("INSERT INTO turnlog.payloads_condemned VALUES ('zz')")
         [damage] = log.verify().damage
         assert damage.what.startswith("'zz' is to be removed")
@@ -334,32 +334,32 @@ def test_names_that_no_payload_has_are_forgotten_without_a_storage(postgres_url:
 
 
 def test_storage_that_does_not_answer_is_told(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, object_server: ObjectServer
+    kept_postgres_url: str, monkeypatch: pytest.MonkeyPatch, object_server: ObjectServer
 ) -> None:
     """In one line, and nothing is recorded."""
     monkeypatch.setattr(objects, "TIMEOUT_S", 1)
     for name, value in object_server.variables.items():
         monkeypatch.setenv(name, value)
-    with TurnLog.open(at(postgres_url, "s3://no-such-bucket/x")) as log:
+    with TurnLog.open(at(kept_postgres_url, "s3://no-such-bucket/x")) as log:
         log.add_turn("small", bookmark="main")
         with pytest.raises(StoreError, match="storage 's3://no-such-bucket/x' does not do its work") as told:
             log.add_turn(TEXT, continues="main")
         assert "\n" not in str(told.value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with TurnLog.open(at(postgres_url, "s3://no-such-bucket/x")) as log:
+    with TurnLog.open(at(kept_postgres_url, "s3://no-such-bucket/x")) as log:
         with pytest.raises(StoreError, match="does not do its work"):
             log.add_turn(TEXT, continues="main")
         assert log.turn("main").global_position == 2
 
 
 def test_storage_that_does_not_answer_is_no_damage(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, object_server: ObjectServer
+    kept_postgres_url: str, monkeypatch: pytest.MonkeyPatch, object_server: ObjectServer
 ) -> None:
     """Verification ends at the first object, or, where no event has one, with what else would be there."""
     monkeypatch.setattr(objects, "TIMEOUT_S", 1)
     for name, value in object_server.variables.items():
         monkeypatch.setenv(name, value)
-    url = at(postgres_url, f"s3://{BUCKET}/away")
+    url = at(kept_postgres_url, f"s3://{BUCKET}/away")
     with TurnLog.open(url) as log:
         log.add_turn("small", bookmark="main")
     for _ in range(2):
@@ -396,14 +396,14 @@ def test_wrong_place_is_refused(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_copies_change_the_place(tmp_path: Path, postgres_url: str, place: str) -> None:
+def test_copies_change_the_place(tmp_path: Path, kept_postgres_url: str, place: str) -> None:
     """From files beside SQLite to objects and back: the bytes are the same."""
     source, back = f"sqlite:///{tmp_path}/log.db", f"sqlite:///{tmp_path}/back.db"
     with TurnLog.open(source) as log:
         fill(log, tmp_path)
-        log.copy_to(at(postgres_url, place))
+        log.copy_to(at(kept_postgres_url, place))
     assert len(paths(place)) == 2
-    with TurnLog.open(at(postgres_url, place)) as log:
+    with TurnLog.open(at(kept_postgres_url, place)) as log:
         assert log.verify().damage == ()
         log.copy_to(back)
     with TurnLog.open(back) as log:
@@ -416,25 +416,25 @@ def test_folder_is_for_its_owner_alone(folder: str, tmp_path: Path) -> None:
     assert (tmp_path / "objects").stat().st_mode & 0o777 == 0o700
 
 
-def test_removal_takes_nothing_that_an_append_rests_on(postgres_url: str, folder: str) -> None:
+def test_removal_takes_nothing_that_an_append_rests_on(kept_postgres_url: str, folder: str) -> None:
     """While one records and erases a payload, others that record the same one have it each time."""
     rounds = 8
 
     def record_and_erase() -> None:
-        with TurnLog.open(at(postgres_url, folder)) as log:
+        with TurnLog.open(at(kept_postgres_url, folder)) as log:
             for _ in range(rounds):
                 log.erase(turn=log.add_turn(TEXT).id, reason="asked")
 
     def record() -> list[str]:
-        with TurnLog.open(at(postgres_url, folder)) as log:
+        with TurnLog.open(at(kept_postgres_url, folder)) as log:
             return [log.add_turn(TEXT).id for _ in range(2 * rounds)]
 
-    TurnLog.open(at(postgres_url, folder)).close()
+    TurnLog.open(at(kept_postgres_url, folder)).close()
     with ThreadPoolExecutor(2) as pool:
         erasing, recording = pool.submit(record_and_erase), pool.submit(record)
         erasing.result()
         kept = recording.result()
-    with TurnLog.open(at(postgres_url, folder)) as log:
+    with TurnLog.open(at(kept_postgres_url, folder)) as log:
         assert {log.payload(turn) for turn in kept} == {content_bytes(TEXT)}
         report = log.verify()
         assert (report.damage, report.erased) == ((), rounds)

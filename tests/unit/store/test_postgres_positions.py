@@ -23,17 +23,17 @@ WAIT_S = 30.0
 
 
 @pytest.fixture
-def one(postgres_url: str) -> Iterator[TurnLog]:
+def one(kept_postgres_url: str) -> Iterator[TurnLog]:
     """Open a log."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         log.add_turn("root", bookmark="main")
         yield log
 
 
 @pytest.fixture
-def other(one: TurnLog, postgres_url: str) -> Iterator[TurnLog]:
+def other(one: TurnLog, kept_postgres_url: str) -> Iterator[TurnLog]:
     """Open it a second time, as another process does."""
-    with TurnLog.open(postgres_url) as log:
+    with TurnLog.open(kept_postgres_url) as log:
         yield log
 
 
@@ -70,9 +70,9 @@ class _Held:
 
 
 @pytest.fixture
-def held(one: TurnLog, postgres_url: str) -> Iterator[_Held]:
+def held(one: TurnLog, kept_postgres_url: str) -> Iterator[_Held]:
     """Hold positions back."""
-    held = _Held(postgres_url)
+    held = _Held(kept_postgres_url)
     yield held
     held.end()
 
@@ -165,7 +165,7 @@ def test_what_plans_return_has_positions_in_a_group(one: TurnLog, other: TurnLog
     assert sorted(turn.global_position for turn, _ in together) == list(range(4, 28))  # type: ignore[attr-defined]
 
 
-def test_import_beside_another_one_knows_its_events(one: TurnLog, other: TurnLog, postgres_url: str) -> None:
+def test_import_beside_another_one_knows_its_events(one: TurnLog, other: TurnLog, kept_postgres_url: str) -> None:
     """Both take over the same export, and what is there then has positions without gaps."""
     file = io.BytesIO()
     with TurnLog.open("memory://") as source:
@@ -196,12 +196,12 @@ def test_async_log_gives_positions(one: TurnLog, other: TurnLog) -> None:
 
 
 def test_append_whose_position_stays_unknown_says_that_it_is_recorded(
-    one: TurnLog, postgres_url: str, held: _Held
+    one: TurnLog, kept_postgres_url: str, held: _Held
 ) -> None:
     """Nothing comes back with a position that is none."""
     turn_id = new_id()
     with (
-        TurnLog.open(postgres_url, busy_timeout_s=0.5) as log,
+        TurnLog.open(kept_postgres_url, busy_timeout_s=0.5) as log,
         pytest.raises(UncertainError, match=f"{turn_id}.* is recorded"),
     ):
         log.add_turn("waits", bookmark=False, id=turn_id)
@@ -209,10 +209,10 @@ def test_append_whose_position_stays_unknown_says_that_it_is_recorded(
     assert one.turn(turn_id).global_position == 3
 
 
-def test_append_that_is_gone_behind_its_commit_says_so(one: TurnLog, postgres_url: str) -> None:
+def test_append_that_is_gone_behind_its_commit_says_so(one: TurnLog, kept_postgres_url: str) -> None:
     """As where the tables are put back in this moment, which is done here to the function that is asked."""
     turn_id = new_id()
-    with psycopg.connect(postgres_url, options="-c search_path=turnlog") as connection:
+    with psycopg.connect(kept_postgres_url, options="-c search_path=turnlog") as connection:
         [(asked,)] = connection.execute("SELECT pg_get_functiondef('log_position'::regproc)").fetchall()
         connection.execute(
             "CREATE OR REPLACE FUNCTION log_position(id text) RETURNS bigint AS 'SELECT NULL::bigint' LANGUAGE sql"
@@ -225,7 +225,7 @@ def test_append_that_is_gone_behind_its_commit_says_so(one: TurnLog, postgres_ur
 
 
 def test_what_has_no_place_yet_is_not_shown(
-    one: TurnLog, other: TurnLog, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    one: TurnLog, other: TurnLog, kept_postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor what comes of it: bookmarks, threads and heads are as the events that are in the log have left them."""
     monkeypatch.setattr(verification, "SETTLED_TRIES_MAX", 3)
@@ -242,12 +242,12 @@ def test_what_has_no_place_yet_is_not_shown(
         ]
 
     with ExitStack() as stack:
-        reader, third, fourth = (stack.enter_context(TurnLog.open(postgres_url)) for _ in range(3))
+        reader, third, fourth = (stack.enter_context(TurnLog.open(kept_postgres_url)) for _ in range(3))
         root = reader.turn("main")
         forked = other.add_turn("fork", continues=root.id, bookmark="set")
         second = reader.add_turn("another root", bookmark="second")
         before = shown(reader)
-        held = _Held(postgres_url)
+        held = _Held(kept_postgres_url)
         calls = [
             lambda: one.add_turn("next", continues="main"),
             lambda: other.add_turn("fork again", continues=root.id, bookmark="set"),
@@ -273,9 +273,11 @@ def test_what_has_no_place_yet_is_not_shown(
         assert {thread.id for thread in reader.threads()} == {root.id, second.id, turns[2].id}
 
 
-def test_who_waits_for_a_position_holds_nobody_up(one: TurnLog, other: TurnLog, held: _Held, postgres_url: str) -> None:
+def test_who_waits_for_a_position_holds_nobody_up(
+    one: TurnLog, other: TurnLog, held: _Held, kept_postgres_url: str
+) -> None:
     """Behind a writer that is at it, and one that ended without events: others read, and it waits for the first one."""
-    _Held(postgres_url, "ended").end()
+    _Held(kept_postgres_url, "ended").end()
     with ThreadPoolExecutor(1) as threads:
         try:
             running = threads.submit(lambda: one.add_turn("behind", bookmark=False))
@@ -288,10 +290,10 @@ def test_who_waits_for_a_position_holds_nobody_up(one: TurnLog, other: TurnLog, 
 
 
 @pytest.mark.parametrize(("own", "ordinal"), [("new", 1), ("new", -1), ("new", 1 << 62), ("settled", 1), ("other", 1)])
-def test_number_of_somebody_else_is_refused(one: TurnLog, postgres_url: str, own: str, ordinal: int) -> None:
+def test_number_of_somebody_else_is_refused(one: TurnLog, kept_postgres_url: str, own: str, ordinal: int) -> None:
     """Also those whose transaction has ended, and has no positions yet; and ordinals that are another number's."""
     one.add_turn("next", bookmark=False)
-    mine, theirs = _Held(postgres_url, "mine"), _Held(postgres_url, "theirs")
+    mine, theirs = _Held(kept_postgres_url, "mine"), _Held(kept_postgres_url, "theirs")
     number = theirs.append(None, 0, "more")
     theirs.connection.commit()
     numbers = {"new": None, "settled": 1, "other": number}
@@ -299,6 +301,6 @@ def test_number_of_somebody_else_is_refused(one: TurnLog, postgres_url: str, own
         with pytest.raises(errors.InvalidParameterValue, match="are not this transaction's"):
             mine.append(numbers[own], ordinal, "forged")
         mine.connection.rollback()
-        again = _Held(postgres_url, "again")
+        again = _Held(kept_postgres_url, "again")
         with closing(again.connection):
             assert again.append(again.append(None, 0, "first"), 1, "second") > number

@@ -21,20 +21,20 @@ def is_signed(url: str) -> bool:
         return connection.execute(SIGNED).fetchone() == (True,)
 
 
-def test_tables_are_signed_as_they_are(postgres_url: str) -> None:
+def test_tables_are_signed_as_they_are(kept_postgres_url: str) -> None:
     """From the beginning, and after what replaces tables: so nobody who appends has to compare them."""
-    assert not is_log_there(postgres_url)
-    with TurnLog.open(postgres_url) as log:
-        assert is_log_there(postgres_url)
-        assert is_signed(postgres_url)
+    assert not is_log_there(kept_postgres_url)
+    with TurnLog.open(kept_postgres_url) as log:
+        assert is_log_there(kept_postgres_url)
+        assert is_signed(kept_postgres_url)
         log.add_turn("hello", bookmark="main")
         log.audit.checkpoint(Signer.generate("log"))
         log.rebuild_projections()
         log.erase(turn="main", reason="a test")
-        assert is_signed(postgres_url)
-        with psycopg.connect(postgres_url) as connection:
+        assert is_signed(kept_postgres_url)
+        with psycopg.connect(kept_postgres_url) as connection:
             connection.execute("DROP TRIGGER stored_events_no_update ON turnlog.stored_events")
-        assert not is_signed(postgres_url)
+        assert not is_signed(kept_postgres_url)
 
 
 def test_standby_verifies(own_postgres: PostgresServer) -> None:

@@ -24,7 +24,7 @@ from turnlog.interop.finding import find, formats_of
 from turnlog.interop.transcripts import Problem
 from turnlog.store import payloads
 
-EXAMPLES = 5000 if SOAK else 40
+EXAMPLES = 5000 if SOAK else 25
 Files = Mapping[str, bytes]
 
 

@@ -113,7 +113,7 @@ class TestDamage:
         rows = len(_rows(path, tmp_path / "copy"))
         source = random.Random(1)
         starts = range(HEADER, HEADER + commits[-2] * FRAME, FRAME)
-        offsets = [start + byte for start in starts for byte in (*range(0, FRAME_HEADER, 3), *range(24, FRAME, 97))]
+        offsets = [start + byte for start in starts for byte in (*range(0, FRAME_HEADER, 3), *range(24, FRAME, 193))]
         for offset in offsets:
             with _flipped(wal, offset, 1 << source.randrange(8)):
                 [line] = dropped_commits(wal)
@@ -135,7 +135,7 @@ class TestDamage:
         start, end = HEADER + commits[-2] * FRAME, HEADER + commits[-1] * FRAME
         assert end - start > 3 * FRAME
         assert end == wal.stat().st_size
-        for offset in range(start, end, 17):
+        for offset in range(start, end, 31):
             if (offset - HEADER) % FRAME in range(4, 8):
                 continue  # the mark of a commit frame: one more or one less is counted
             with _flipped(wal, offset):
