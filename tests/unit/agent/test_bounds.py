@@ -207,7 +207,7 @@ def test_a_page_may_be_asked_for_anywhere(text: str, offset: int, bytes_max: int
 def test_long_texts_are_cut_as_short_ones_are(bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are read in pieces, and are not there as a whole."""
     said = "é 漢 😀 line\n" * (2 * PIECE // 16)
-    nested = (Text(text=said), csv(said), image(60 * PIECE), Text(text=said), Text(text="x"))
+    nested = (Text(text=said), csv(said), image(24 * PIECE), Text(text=said), Text(text="x"))
     given = window(result(*nested), ToolResult(tool_use_id="c2", content=said), result(*nested[::-1]), Text(text=said))
     found = [Bounds(bytes_max).bounded(given, readable).messages for readable in (frozenset[str](), frozenset(["t0"]))]
     for module in (blocks, long_strings):
