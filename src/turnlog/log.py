@@ -1287,7 +1287,7 @@ class TurnLog:
         be read in any copy either. A crash in between leaves turns that nobody can read: erase the subject again.
 
         Args:
-            turn: turns, by id or bookmark; and other events that are damaged, by id.
+            turn: turns, by id or bookmark; and by id lines of imported transcripts, and whatever is damaged.
             thread: all turns of the threads that these turns belong to.
             subject: all turns of a subject. The report names damaged ones, of which nobody can tell.
             reason: why. It is kept for ever: it should not repeat what is erased, nor name whom it is about.

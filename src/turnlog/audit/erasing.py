@@ -91,13 +91,13 @@ class Request(Struct, frozen=True, kw_only=True):
         """Return what that is in a log.
 
         Raises:
-            UnknownTurnError: there is no such turn, nor a damaged event of such an id that could be erased.
+            UnknownTurnError: there is no such turn, nor another event of such an id that can be erased by itself.
         """
         if not self.turns and not self.threads and self.subject is None:
             found = list(unerased(transaction))
             turns = [event for event in found if event.header.topic == TURN]
             return Wanted(scope="turn", turns=turns, carrying=[event for event in found if event.header.topic != TURN])
-        carrying = [] if not self.turns else [*_damaged_of(transaction, self.turns)]
+        carrying = [] if not self.turns else [*_beside_turns(transaction, self.turns)]
         named = {event.header.id for event in carrying}
         asked = [headish for headish in self.turns or self.threads if headish.lower() not in named]
         turns = [find_turn(transaction, headish) for headish in asked]
@@ -135,15 +135,17 @@ def request(turn: str | Sequence[str] | None, thread: str | Sequence[str] | None
     )
 
 
-def _damaged_of(transaction: ReadTransaction, ids: Sequence[str]) -> Iterator[Recorded]:
-    """Iterate over the damaged events, other than turns, of some ids, and over those that were erased already."""
+def _beside_turns(transaction: ReadTransaction, ids: Sequence[str]) -> Iterator[Recorded]:
+    """Iterate over the events of some ids that are no turns: lines of transcripts, and what is damaged or was erased.
+
+    Where nobody can tell whether these go with a turn, somebody may know.
+    """
     for event_id in filter(is_id, ids):
         event = transaction.event(event_id.lower())
-        if (
-            event is not None
-            and (event.damaged or event.erased)
-            and (event.header.topic in _BESIDE or is_of_format(event.header.topic))
-        ):
+        if event is None:
+            continue
+        topic = event.header.topic
+        if is_of_format(topic) or (topic in _BESIDE and (event.damaged or event.erased)):
             yield event
 
 

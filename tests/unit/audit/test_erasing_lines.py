@@ -80,6 +80,16 @@ def test_title_that_names_no_line_of_the_log_is_told(log: TurnLog, tmp_path: Pat
     assert left(log) == ["summary"]
 
 
+def test_line_of_which_nobody_can_tell_goes_by_its_id(log: TurnLog, tmp_path: Path) -> None:
+    """Somebody knows; the turns that it might be of stay."""
+    imported(log, tmp_path, title(7))
+    [kept] = [event.header.id for event in log.events(topics="claude-code.summary")]
+    report = log.erase(turn=kept, reason="asked")
+    assert (report.lines, report.turns) == ((kept,), ())
+    assert left(log) == ["gpt.turn"]
+    assert log.verify().clean
+
+
 def test_nothing_is_undecided_where_what_is_erased_came_from_elsewhere(log: TurnLog, tmp_path: Path) -> None:
     """A title of a session is none of a turn that was recorded here."""
     imported(log, tmp_path, title(7))

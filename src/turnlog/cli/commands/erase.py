@@ -51,7 +51,7 @@ class Which:
             completer=complete_bookmarks,
             negative=(),
             consume_multiple=False,
-            help="A turn, by id or bookmark. Give it again for more.",
+            help="A turn, by id or bookmark; or an imported line, or what is damaged, by id. Give it again for more.",
         ),
     ] = ()
     thread: Annotated[
@@ -299,11 +299,14 @@ def _tell_damaged(report: ErasureReport) -> None:
             f"(--turn {only}); else restore it from a copy"
         )
         return
-    named = ", ".join(report.damaged[:_NAMED_MAX]) + (", …" if len(report.damaged) > _NAMED_MAX else "")
     note(
-        f"{count(len(report.damaged), 'event')} are damaged, and nobody can tell whether they go too ({named}): erase "
-        "those that do by their ids (--turn ID), and restore the others from a copy"
+        f"{count(len(report.damaged), 'event')} are damaged, and nobody can tell whether they go too "
+        f"({_named(report.damaged)}): erase those that do by their ids (--turn ID), and restore the others from a copy"
     )
+
+
+def _named(ids: Sequence[str]) -> str:
+    return ", ".join(ids[:_NAMED_MAX]) + (", …" if len(ids) > _NAMED_MAX else "")
 
 
 def _tell_at_work(report: ErasureReport) -> None:
@@ -360,9 +363,10 @@ def _write_lines(screen: Screen, report: ErasureReport, feeds: Sequence[FeedStat
     if report.others:
         facts.append(("not erased", f"{count(len(report.others), 'event')} of your own that cite it"))
     if report.undecided:
-        are = "it is" if len(report.undecided) == 1 else "they are"
-        lines = count(len(report.undecided), "imported line")
-        facts.append(("not erased", f"{lines}: what would tell whether {are} of this is not here, or damaged"))
+        one = len(report.undecided) == 1
+        lines = f"{count(len(report.undecided), 'imported line')} ({_named(report.undecided)})"
+        why = f"what would tell whether {'it is' if one else 'they are'} of this is not here, or damaged"
+        facts.append(("not erased", f"{lines}: {why}; --turn ID erases {'it' if one else 'one'}"))
     screen.table([[(f"  {name}", "cyan"), value] for name, value in facts], cut=False)
 
 
