@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from turnlog.audit.erasure_report import ErasureReport
-from turnlog.audit.holds import Hold, doubt, held
+from turnlog.audit.holds import Hold, doubt, held, released_by
 from turnlog.audit.targets import Scope, Targets, Wanted
 from turnlog.audit.unerased import unerased
 from turnlog.errors import (
@@ -293,6 +293,12 @@ class Search:
                 raise _refusal(hold)
             if (untold := doubt(transaction, hold, targets, chosen)) is not None:
                 raise HoldError(untold)
+        for event in self._targets.all:
+            if (hold_id := released_by(transaction, event)) is not None and hold_id not in chosen:
+                raise HoldError(
+                    f"event {event.header.id!r} releases the legal hold that event {hold_id!r} set, which would be set "
+                    "again, and nothing was erased"
+                )
 
     def find_since(self, transaction: ReadTransaction) -> list[Recorded]:
         """Look at what came since the snapshot, and return all that is to be erased.

@@ -104,6 +104,14 @@ def _drop(found: dict[str, tuple[Hold, Recorded]], release: Recorded) -> None:
             del found[name]
 
 
+def released_by(transaction: ReadTransaction, event: Recorded) -> str | None:
+    """Return the id of the event that has set the hold which an event releases; None where it is no such event."""
+    if event.header.topic != HOLD or event.arrival == Arrival.GUEST or metadata(event).get("action") != "release":
+        return None
+    said = (transaction.event(hold) for hold in cited_targets(event))
+    return next((hold.header.id for hold in said if hold is not None and not hold.erased), None)
+
+
 def held(transaction: ReadTransaction) -> list[tuple[Hold, Targets]]:
     """Return the holds that are set, each with what will say which events it holds."""
     found: list[tuple[Hold, Targets]] = []

@@ -273,6 +273,21 @@ def test_damaged_release_releases_what_it_cites(log: TurnLog, harm: Harm) -> Non
     assert log.erase(turn=turn.id, reason="asked").turns == (turn.id,)
 
 
+def test_damaged_release_is_erased_with_its_hold_alone(log: TurnLog, harm: Harm) -> None:
+    """By itself it would set the hold again, and say nothing of it."""
+    turn = log.add_turn("x", bookmark="main", subject="Ann")
+    log.holds.set("one", subject="Ann")
+    log.holds.release("one")
+    set_, released = (event.header.id for event in log.events(topics=HOLD))
+    harm(released, "edited")
+    with pytest.raises(HoldError, match=f"releases the legal hold that event {set_!r} set, which would be set again"):
+        log.erase(turn=released, reason="asked")
+    assert log.holds.all() == []
+    report = log.erase(subject="Ann", reason="asked")
+    assert (report.turns, report.holds) == ((turn.id,), (set_, released))
+    assert log.verify().clean
+
+
 def test_old_threads_with_damaged_turns_are_erased(log: TurnLog, harm: Harm) -> None:
     """Where a hold may be on one, its thread is kept, and said; the others go."""
     ann, bob = two(log)
