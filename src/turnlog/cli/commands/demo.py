@@ -55,8 +55,9 @@ def demo(*, common: Common = COMMON) -> int:
     """Record a run with tools, without a key or a network, go another way from its middle, and make all of it again.
 
     A model that is a part of the demo answers, in the form of Anthropic's Messages. All else is as in `turnlog run`.
-    The store stays for you to look around; without --store it is `turnlog-demo.db` in this folder. Bookmarks that are
-    there are left where they are: a second run is under `ferry-2` and `train-2`.
+    The store stays for you to look around: `turnlog-demo.db` in this folder, unless --store names another one. What
+    TURNLOG_STORE names is for real work, and left alone. Bookmarks that are there are left where they are: a second run
+    is under `ferry-2` and `train-2`.
     """
     common = replace(common, store=common.store or STORE)  # never what TURNLOG_STORE names: that is for real work
     live, screen = Live(json=common.json), Screen.of_stdout()
