@@ -102,6 +102,11 @@ def choose(
     head = max(heads, key=lambda each: each.global_position, default=None)
     if head is None:
         raise NotFoundError("none of the turns is such a one: there is nothing to export")
+    if not collector.found:
+        raise CorruptionError(
+            f"the threads of turn {head.header.id!r} do not lead to it: run `turnlog verify`",
+            global_position=head.global_position,
+        )
     _add_beside(store, collector, end)
     _add_bookmark_events(store, collector, end)
     if collector.erased:
