@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import AsyncIterable, Iterable, Iterator
-from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -23,26 +23,24 @@ _IN_MODEL = "a model of pydantic passes over the bounds of msgspec's Meta: use F
 _UNREAD = "pydantic reads an Iterable only when the function does: use a list"
 
 
-def is_for_pydantic(kind: object) -> bool:
-    """Tell whether a type has anything in it that only pydantic reads, beside models: bounds, or types of its own.
+def only_reader(kind: object) -> Literal["pydantic", "msgspec"] | None:
+    """Tell who alone reads something in a type: pydantic its bounds and types of its own, msgspec its bounds.
+
+    Models and structs are told by whoever comes upon them, and are not meant.
 
     Raises:
-        TypeError: it has what only msgspec reads, too, or what is not read before the function is called.
+        TypeError: it has what only the one reads, and what only the other does; or what is not read before a function
+            is called.
         NameError: an alias names what is not there.
     """
-    said = [*_said(kind, {})]
+    said = [*_said(kind, {}, {})]
     if not any(map(_is_pydantics, said)):
-        return False
+        return "msgspec" if any(map(_is_bounded, said)) else None
     if any(map(_is_msgspecs, said)):
         raise TypeError(_BOTH)
     if not {Iterable, Iterator, AsyncIterable}.isdisjoint(part for part in said if inspect.isclass(part)):
         raise TypeError(_UNREAD)
-    return True
-
-
-def has_bounds_of_msgspec(kind: object) -> bool:
-    """Tell whether a type has bounds in it that only msgspec reads. Raises what `is_for_pydantic` does."""
-    return any(map(_is_bounded, _said(kind, {})))
+    return "pydantic"
 
 
 def hides_default(default: Any, annotation: object) -> bool:
@@ -95,8 +93,13 @@ def _is_bounded(said: object) -> bool:
     return isinstance(said, msgspec.Meta) and any(getattr(said, name) is not None for name in _BOUNDS)
 
 
-def _said(kind: Any, seen: dict[int, object]) -> Iterator[object]:
+def _said(kind: Any, seen: dict[int, object], in_models: dict[int, object]) -> Iterator[object]:
     """Iterate over the classes in a type and over what stands beside types, in fields too; not in models.
+
+    Args:
+        kind: the type.
+        seen: what was come upon already, by its number.
+        in_models: the same within models, which may stand beside them too.
 
     Raises:
         TypeError: bounds of msgspec stand in a model.
@@ -107,15 +110,15 @@ def _said(kind: Any, seen: dict[int, object]) -> Iterator[object]:
     if get_origin(kind) is Annotated:
         yield from get_args(kind)[1:]
     for inner in _within(kind):
-        yield from _said(inner, seen)
+        yield from _said(inner, seen, in_models)
     if not inspect.isclass(kind):
         return
     yield kind
     if hasattr(kind, "model_json_schema"):
-        _check_model(kind, seen)
+        _check_model(kind, in_models)
         return
     for hint in _fields(kind):
-        yield from _said(hint, seen)
+        yield from _said(hint, seen, in_models)
 
 
 def _within(kind: Any) -> Iterator[object]:
@@ -136,7 +139,7 @@ def _within(kind: Any) -> Iterator[object]:
 
 def _check_model(model: Any, seen: dict[int, object]) -> None:
     for field in getattr(model, "model_fields", {}).values():
-        if any(map(_is_bounded, (*field.metadata, *_said(field.annotation, seen)))):
+        if any(map(_is_bounded, (*field.metadata, *_said(field.annotation, seen, seen)))):
             raise TypeError(f"{_IN_MODEL} ({model.__name__})")
 
 

@@ -15,7 +15,7 @@ import docstring_parser
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from turnlog.agent.annotations import description_in, hides_default, is_for_pydantic
+from turnlog.agent.annotations import description_in, hides_default, only_reader
 from turnlog.agent.given_arguments import check_keys, read_typed
 from turnlog.agent.half_pairs import unicode_of
 from turnlog.agent.letting_go import ENDING
@@ -141,7 +141,7 @@ def _offered(function: Function) -> _Offered:
 def _field(parameter: inspect.Parameter) -> tuple[str, Any] | tuple[str, Any, Any]:
     """Return a parameter as a field of a struct, which is unset where the function has a default."""
     annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
-    if is_for_pydantic(annotation):
+    if only_reader(annotation) == "pydantic":
         annotation = as_model(parameter.name, annotation)
     if parameter.default is parameter.empty:
         return parameter.name, annotation

@@ -12,7 +12,7 @@ import msgspec
 import pydantic
 import pydantic_core
 
-from turnlog.agent.annotations import has_bounds_of_msgspec, is_for_pydantic
+from turnlog.agent.annotations import only_reader
 from turnlog.agent.given_arguments import read_typed
 from turnlog.agent.output_check import of_schema_of_type, told
 from turnlog.agent.reply_json import parsed
@@ -44,20 +44,20 @@ def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
     if isinstance(kind, str):
         raise MetaError("output: a text is no type: give a type, or `Output.of_schema`", field="output")
     try:
-        is_pydantics, is_bounded = is_for_pydantic(kind), has_bounds_of_msgspec(kind)
+        reader = only_reader(kind)
     except (TypeError, NameError) as error:
         raise MetaError(f"output: {kind!r} cannot be asked for: {error}", field="output") from error
     try:
-        if is_bounded or (inspect.isclass(kind) and issubclass(kind, msgspec.Struct)):
+        if reader == "msgspec" or (inspect.isclass(kind) and issubclass(kind, msgspec.Struct)):
             return _of_struct(kind)
         adapter = pydantic.TypeAdapter(kind)
         schema = _inlined(adapter.json_schema())
         return schema, _pydantic_reader(adapter, of_schema_of_type(schema))
     except _NO_SCHEMA as error:
         why = _first_line(error)
-        if is_bounded:
+        if reader == "msgspec":
             why = f"it has bounds of msgspec (Meta), and not all of it is msgspec's: use Field of pydantic ({why})"
-        elif not is_pydantics:  # pydantic knows nothing of structs, and msgspec of lists of them
+        elif reader is None:  # pydantic knows nothing of structs, and msgspec of lists of them
             with suppress(TypeError, ValueError, NameError):
                 return _of_struct(kind)
         raise MetaError(f"output: {kind!r} has no JSON Schema: {why}", field="output") from error

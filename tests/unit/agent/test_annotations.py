@@ -111,6 +111,12 @@ class Passing(pydantic.BaseModel):
     x: Annotated[int, Meta(le=5)]
 
 
+class Holding(pydantic.BaseModel):
+    """A model that has a dataclass of pydantic's in it."""
+
+    spot: Spot
+
+
 @dataclasses.dataclass
 class Described:
     """A model and a path, each with what msgspec could tell of it."""
@@ -193,6 +199,7 @@ def test_bounds_of_pydantic_are_held_to(arguments: str, answer: str) -> None:
         (Range, '{"x":5}', '{"x":6}'),
         (Pair, "[5]", "[6]"),
         (list[Spot], '[{"x":5}]', '[{"x":6}]'),
+        (tuple[Holding, Spot], '[{"spot":{"x":1}},{"x":5}]', '[{"spot":{"x":1}},{"x":6}]'),
         (dict[str, Annotated[int, Meta(le=5)]], '{"x":5}', '{"x":6}'),
         (dict[str, Annotated[int, Field(le=5)]], '{"x":5}', '{"x":6}'),
         (Age, "5", "6"),
@@ -210,6 +217,7 @@ def test_bounds_of_pydantic_are_held_to(arguments: str, answer: str) -> None:
         "record",
         "tuple",
         "list",
+        "in-a-model-too",
         "dict-meta",
         "dict-field",
         "new-type",
