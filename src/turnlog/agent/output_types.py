@@ -16,6 +16,7 @@ from turnlog.agent.annotations import only_reader
 from turnlog.agent.given_arguments import read_typed
 from turnlog.agent.output_check import of_schema_of_type, told
 from turnlog.agent.reply_json import parsed
+from turnlog.agent.told_errors import first_line
 from turnlog.errors import MetaError, OutputError
 
 U = TypeVar("U")
@@ -54,7 +55,7 @@ def of_type(kind: type[U]) -> tuple[Mapping[str, Any], Callable[[str], U]]:
         schema = _inlined(adapter.json_schema())
         return schema, _pydantic_reader(adapter, of_schema_of_type(schema))
     except _NO_SCHEMA as error:
-        why = _first_line(error)
+        why = first_line(error)
         if reader == "msgspec":
             why = f"it has bounds of msgspec (Meta), and not all of it is msgspec's: use Field of pydantic ({why})"
         elif reader is None:  # pydantic knows nothing of structs, and msgspec of lists of them
@@ -113,7 +114,3 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
         else {other: definition for other, definition in definitions.items() if other != name}
     )
     return {**top, **({"$defs": others} if others else {})}
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

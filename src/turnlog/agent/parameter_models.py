@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from textwrap import shorten
 from typing import Any, ClassVar
 
 import msgspec
 
+from turnlog.agent.told_errors import first_line
 from turnlog.errors import OutputError
 
 _UNNAMED = re.compile("[^A-Za-z0-9_-]")
 _FAULTS_MAX = 5
-_ERROR_CHARACTERS_MAX = 300
 
 
 class OfParameter:
@@ -41,7 +40,7 @@ def as_model(parameter: str, kind: object) -> type[OfParameter]:
         base: Any = pydantic.RootModel[kind]
         return type(parameter, (OfParameter, base), {"__module__": __name__})
     except Exception as error:  # pydantic_core raises its own, and types of others raise what they like
-        raise TypeError(f"pydantic does not take it: {_one_line(error)}") from error
+        raise TypeError(f"pydantic does not take it: {first_line(error)}") from error
 
 
 class Models:
@@ -68,7 +67,7 @@ class Models:
             # Names of its own: msgspec says of the same enumeration something else.
             schema: dict[str, Any] = model.model_json_schema(ref_template=f"#/$defs/{name}_{{model}}")
         except Exception as error:
-            raise TypeError(f"{kind.__name__} has no JSON Schema: {_one_line(error)}") from error
+            raise TypeError(f"{kind.__name__} has no JSON Schema: {first_line(error)}") from error
         for inner, definition in schema.pop("$defs", {}).items():
             self._define(f"{name}_{inner}", definition)
         if issubclass(kind, OfParameter):
@@ -122,12 +121,6 @@ def read_model(kind: type, value: object) -> object:
         more = [f"and {len(told) - _FAULTS_MAX} more"] if len(told) > _FAULTS_MAX else []
         raise ValueError("; ".join((*told[:_FAULTS_MAX], *more))) from error
     return read
-
-
-def _one_line(error: Exception) -> str:
-    first, _, rest = str(error).partition("\n")
-    said = first if first and not first.endswith(":") else f"{first} {rest}"
-    return shorten(said, _ERROR_CHARACTERS_MAX, placeholder=" …") or type(error).__name__
 
 
 def _is_model(kind: type) -> bool:

@@ -1,11 +1,20 @@
-"""What a model is told of what a tool has raised."""
+"""What is told of errors that are somebody else's: those of tools, and of what reads types."""
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import Any, cast
 
 _CAUSES_MAX = 10
 _CAUSE_CHARACTERS_MAX = 1000
+_LINE_CHARACTERS_MAX = 300
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error, with the others where it only leads to them; 300 characters at most."""
+    first, _, rest = str(error).partition("\n")
+    said = first if first and not first.endswith(":") else f"{first} {rest}"
+    return shorten(said, _LINE_CHARACTERS_MAX, placeholder=" …") or type(error).__name__
 
 
 def told_error(error: BaseException) -> str:
