@@ -10,7 +10,7 @@ from tests.cli.command import STAMP, Command, as_json, clocked_log, turn_id, wri
 from tests.rewriting import erase, rewrite
 
 from turnlog import Thinking, ToolResult, ToolUse, TurnLog
-from turnlog.model import TurnMeta
+from turnlog.model import Origin, TurnMeta
 from turnlog.record.drafts import TurnDraft
 
 A, B, C, D, E = map(turn_id, "abcde")
@@ -64,6 +64,15 @@ def test_threads_have_ids_heads_and_bookmarks(read: Command) -> None:
     assert read.ok("threads").text == f"{A}  5 turns  1 head  {STAMP}  [main, try]  How do I log?\n"
 
 
+def test_show_says_when_an_imported_turn_was_said(turnlog: Command) -> None:
+    """Beside the time when it was recorded."""
+    with TurnLog.open(turnlog.url) as log:
+        said = Origin(format="codex", ids=["x"], timestamp="2025-03-04T05:06:07Z")
+        imported, own = log.add_turn("one", origin=said).id, log.add_turn("two").id
+    assert "\nsaid         2025-03-04T05:06:07Z\n" in turnlog.ok("show", imported).text
+    assert "said" not in turnlog.ok("show", own).text
+
+
 def test_context_json_is_the_window_verbatim(read: Command) -> None:
     """The bytes of `ContextWindow.to_json`, and a line feed."""
     with TurnLog.open(read.url) as log:
@@ -93,6 +102,7 @@ def test_show_has_everything_about_a_turn(read: Command) -> None:
         "format": 2,
         "arrival": "recorded",
         "citations": [{"as": "parent", "digest": parent.digest, "id": B}],
+        "threads": [A],
         "children": [E],
         "bookmarks": ["try"],
         "content": [{"type": "text", "text": "And in Rust?"}],

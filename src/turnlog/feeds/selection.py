@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from msgspec import Struct
 
-from turnlog.errors import CorruptionError
-from turnlog.events import BASE, BOOKMARK, CALL, REPLY, TURN, Arrival, Recorded, meta_of
+from turnlog.events import BOOKMARK, Arrival, Recorded, meta_of
 from turnlog.model import BookmarkMeta
 from turnlog.model.kinds import check_texts, check_type
+from turnlog.projections.belonging import ThreadsInOrder, turns_of
 from turnlog.projections.bookmarks import moved_head
-from turnlog.projections.threads import threads_of
 from turnlog.record import find_turn
 from turnlog.record.fields import check_bookmark_name
 from turnlog.store import ReadTransaction
-
-_OF_A_TURN = (CALL, REPLY)
-"""Topics of events that are about the turn that they cite, directly or through another one of these."""
 
 
 def topics_of(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -104,35 +100,17 @@ class Selector:
 
 
 class _OfThread:
-    """Whether events are about turns of some threads.
-
-    Of each stream a thread has all turns from some position on, which is settled when these are recorded.
-    """
+    """Whether events are about turns of some threads."""
 
     def __init__(self, transaction: ReadTransaction, turn: Recorded) -> None:
-        header = turn.header
-        self._threads = frozenset(threads_of(transaction, header.stream, header.position))
-        self._inside: dict[str, int] = {}
-        """By stream, the lowest position that is known to be of the threads."""
-        self._outside: dict[str, int] = {}
-        """By stream, the highest position that is known not to be."""
+        self._found = ThreadsInOrder()
+        self._threads = frozenset(self._found.of(transaction, turn.header))
 
     def of(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
-        return any(self._has(transaction, turn) for turn in _turns(transaction, recorded))
-
-    def _has(self, transaction: ReadTransaction, turn: Recorded) -> bool:
-        header = turn.header
-        stream, position = header.stream, header.position
-        if position >= self._inside.get(stream, position + 1):
-            return True
-        outside = self._outside.get(stream, -1)
-        if position > outside:
-            extends = position == outside + 1 and position > 0 and len(header.parents) == 1
-            if not extends and not self._threads.isdisjoint(threads_of(transaction, stream, position)):
-                self._inside[stream] = position
-                return True
-            self._outside[stream] = position
-        return False
+        return any(
+            not self._threads.isdisjoint(self._found.of(transaction, turn.header))
+            for turn in turns_of(transaction, recorded)
+        )
 
 
 class _OfBookmark:
@@ -144,34 +122,10 @@ class _OfBookmark:
     def of(self, transaction: ReadTransaction, recorded: Recorded) -> bool:
         if recorded.header.topic == BOOKMARK:
             return self._is_named(recorded)
-        return any(moved_head(turn) == self._name for turn in _turns(transaction, recorded))
+        return any(moved_head(turn) == self._name for turn in turns_of(transaction, recorded))
 
     def _is_named(self, recorded: Recorded) -> bool:
         if recorded.unreadable or recorded.arrival == Arrival.GUEST:
             return False
         meta = meta_of(recorded, BookmarkMeta)
         return self._name in (meta.name, meta.to)
-
-
-def _turns(transaction: ReadTransaction, recorded: Recorded) -> Iterator[Recorded]:
-    """Iterate over the turns that an event is about; a turn is about itself.
-
-    Raises:
-        CorruptionError: an event that is cited is not there.
-    """
-    if recorded.header.topic == TURN:
-        yield recorded
-        return
-    for citation in recorded.header.citations:
-        if citation.relation == BASE:  # the bytes that a request builds on, of whatever turn
-            continue
-        cited = transaction.event(citation.id)
-        if cited is None:
-            raise CorruptionError(
-                f"event {citation.id!r}, which {recorded.header.id!r} cites, is not in the log: run `turnlog verify`",
-                global_position=recorded.global_position,
-            )
-        if cited.header.topic == TURN:
-            yield cited
-        elif cited.header.topic in _OF_A_TURN:
-            yield from _turns(transaction, cited)

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.agent.running import run
+from tests.agent.scripted import Scripted, say
 from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
@@ -26,6 +28,7 @@ from turnlog.feeds.sinks import Batch, Choice, FeedStates, JSONLines, Place, Sin
 from turnlog.feeds.sinks.feed import ATTEMPTS, Feed
 from turnlog.feeds.sinks.running import Running
 from turnlog.ids import new_id
+from turnlog.model import Origin
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
 from turnlog.store import Store, open_store
@@ -235,6 +238,37 @@ def test_public_part_alone_is_delivered(filed: TurnLog) -> None:
     assert (fields["erased"], fields["closed"]) == (False, False)
     assert b"secret" not in shelf.records[1].to_json()
     assert b"private name" not in shelf.records[1].to_json()
+
+
+def test_records_say_which_threads_they_are_of_and_when_a_turn_was_said(filed: TurnLog) -> None:
+    """A call, its reply and a bookmark that is set on a turn are of its thread; what is about no turn is of none."""
+    said = "2025-03-04T05:06:07.000008+00:00"
+    origin = Origin(format="codex", ids=["x"], timestamp=said)
+    first = filed.add_turn("one", bookmark="main", origin=origin).id
+    other = filed.add_turn("two").id
+    answer = run(filed, Scripted(say("three")), "And?", continues="main").head.id
+    joined = filed.add_turn("both", continues=[first, other]).id
+    filed.bookmarks.set("aside", other)
+    shelf, public = Shelf(), Shelf()
+    filed.feeds.feed(shelf).run()
+    filed.feeds.feed(public, public=True, name="public").run()
+    found = {record.id: record.fields for record in shelf.records}
+    assert [found[turn]["threads"] for turn in (first, other, joined)] == [[first], [other], sorted([first, other])]
+    assert (found[first]["said_at"], found[other]["said_at"]) == (said, found[other]["time"])
+    rest = [(fields["topic"], fields["threads"]) for id, fields in found.items() if id not in (first, other, joined)]
+    assert rest == [
+        ("log.genesis", []),
+        ("gpt.turn", [first]),
+        ("gpt.call", [first]),
+        ("gpt.reply", [first]),
+        ("gpt.turn", [first]),
+        ("gpt.bookmark", [other]),
+    ]
+    assert found[answer]["threads"] == [first]
+    assert {fields["said_at"] for fields in found.values() if fields["topic"] != "gpt.turn"} == {None}
+    # A private part may say when a turn was said: without it nobody can tell.
+    assert {record.fields["said_at"] for record in public.records} == {None}
+    assert [record.fields["threads"] for record in public.records] == [fields["threads"] for fields in found.values()]
 
 
 def test_sealed_events_go_as_they_are_without_keys(url: str, tmp_path: Path) -> None:
@@ -750,9 +784,9 @@ def test_feed_delivers_what_it_was_begun_with(filed: TurnLog, tmp_path: Path, be
         filed.feeds.feed(sink, name="a feed", **begun).run()
         for other in (other for other, _ in BEGUN if other != begun):
             feed = filed.feeds.feed(sink, name="a feed", **other)
-            for run in (feed.run, feed.follow):
+            for deliver in (feed.run, feed.follow):
                 with pytest.raises(ConflictError) as raised:
-                    run()
+                    deliver()
                 assert str(raised.value) == (
                     f"feed 'a feed' was begun {said}: give it the same, or forget it with "
                     f"`turnlog feeds remove 'a feed'` and begin it again, {where}"

@@ -65,9 +65,9 @@ def test_each_event_is_a_line(filed: TurnLog, folder: Path) -> None:
 def test_files_are_rotated_by_size(filed: TurnLog, folder: Path) -> None:
     """A line goes into a new file where the last one is full; also after a restart."""
     fill(filed, 2)
-    filed.feeds.feed(JSONLines(folder, file_bytes_max=600)).run()
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=740)).run()
     fill(filed, 2)
-    filed.feeds.feed(JSONLines(folder, file_bytes_max=600)).run()
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=740)).run()
     names = [int(path.stem.removeprefix("events-")) for path in sorted(folder.glob("*.jsonl"))]
     assert names == [1, 3, 5]
     assert positions(folder) == [1, 2, 3, 4, 5]
@@ -594,7 +594,7 @@ def text_of(folder: Path) -> bytes:
 def test_erasing_rewrites_lines(filed: TurnLog, folder: Path) -> None:
     """In all files, before `erase` returns; the others stay, byte for byte; the erasure comes with the next run."""
     ids = fill(filed, 5, "a word of theirs")
-    filed.feeds.feed(JSONLines(folder, file_bytes_max=600)).run()
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=740)).run()
     assert len(list(folder.glob("*.jsonl"))) > 1
     before = {path.name: path.read_bytes() for path in folder.glob("*.jsonl")}
     report = filed.erase(turn=[ids[0], ids[4]], reason="asked")
@@ -607,7 +607,7 @@ def test_erasing_rewrites_lines(filed: TurnLog, folder: Path) -> None:
     assert (after[1]["content"], after[1]["meta"], after[1]["hash"]) == (None, {"role": "user"}, None)
     changed = [name for name, content in before.items() if (folder / name).read_bytes() != content]
     assert (len(before), len(changed)) == (3, 2)
-    filed.feeds.feed(JSONLines(folder, file_bytes_max=600)).run()
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=740)).run()
     assert [line["topic"] for line in lines(folder)][-1] == "gpt.erasure"
     assert positions(folder) == list(range(1, 8))
 
@@ -868,7 +868,7 @@ def test_erasure_reaches_lines_that_are_in_a_file_of_another_name(
 ) -> None:
     """Somebody has tidied up: an erasure looks at lines, also that of a feed that has begun in such a folder."""
     ids = fill(filed, 5, "a word of theirs")
-    filed.feeds.feed(JSONLines(folder, file_bytes_max=600), name="out").run()
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=740), name="out").run()
     files = sorted(folder.glob("*.jsonl"))
     assert len(files) == 3
     arrange(files)
@@ -885,7 +885,7 @@ def test_erasure_reaches_lines_that_are_in_a_file_of_another_name(
 def test_erasure_names_each_file_that_cannot_be_read(filed: TurnLog, folder: Path) -> None:
     """What it has cannot be told. All others are reached."""
     ids = fill(filed, 5, "a word of theirs")
-    filed.feeds.feed(JSONLines(folder, file_bytes_max=600), name="out").run()
+    filed.feeds.feed(JSONLines(folder, file_bytes_max=740), name="out").run()
     first, second, third = sorted(folder.glob("*.jsonl"))
     whole = first.read_bytes(), third.read_bytes()
     first.write_bytes(whole[0].replace(b"\n", b"", 1))

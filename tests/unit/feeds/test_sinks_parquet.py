@@ -18,10 +18,12 @@ from tests.docs.pages import ROOT
 
 from turnlog import ReplyFacts, TurnLog
 from turnlog.errors import MissingPackageError, SinkError
+from turnlog.events.times import us_of
 from turnlog.feeds.sinks import Batch, ParquetFiles
 from turnlog.feeds.sinks.interface import Choice, record_key
 from turnlog.feeds.sinks.parquet import columns
 from turnlog.feeds.sinks.reading import LogReader
+from turnlog.model import Origin
 from turnlog.model.pieces import PIECE
 from turnlog.projections import synchronous
 from turnlog.sources import Sources
@@ -343,11 +345,25 @@ def test_erasing_reads_files_of_other_columns(filed: TurnLog, folder: Path) -> N
     filed.feeds.feed(ParquetFiles(folder)).run()
     [path] = folder.glob("day=*/*.parquet")
     table = pq.ParquetFile(path).read()
-    pq.write_table(table.drop_columns(["api"]).append_column("other", table["id"]), path)
+    pq.write_table(table.drop_columns(["api", "said_at", "threads"]).append_column("other", table["id"]), path)
     filed.erase(turn=turn.id, reason="asked")
     file = pq.ParquetFile(path)
     assert file.schema_arrow.remove_metadata().equals(columns())
     assert file.read()["text"].to_pylist() == [None, None, "two"]
+    assert file.read()["threads"].to_pylist() == [None, [turn.id], None]
+
+
+def test_turns_have_columns_of_their_thread_and_of_when_they_were_said(filed: TurnLog, folder: Path) -> None:
+    """To the microsecond, as sources say it."""
+    said = Origin(format="codex", ids=["x"], timestamp="2025-03-04T05:06:07.000008Z")
+    first = filed.add_turn("one", origin=said).id
+    filed.add_turn("two", continues=first)
+    filed.feeds.feed(ParquetFiles(folder)).run()
+    assert query(folder, "unnest(threads) AS thread, count(*) FROM events GROUP BY thread") == [(first, 2)]
+    assert query(folder, "epoch_us(said_at) - epoch_us(time) FROM events WHERE role = 'user' ORDER BY position") == [
+        (us_of(datetime(2025, 3, 4, 5, 6, 7, 8, UTC)) - filed.turn(first).time_ms * 1000,),
+        (0,),
+    ]
 
 
 def test_erasing_again_writes_nothing(filed: TurnLog, folder: Path) -> None:

@@ -1,7 +1,7 @@
 """The thread index."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,11 +12,14 @@ from tests.rewriting import rewrite
 
 from turnlog import Turn, TurnLog
 from turnlog.errors import CorruptionError
+from turnlog.events import TURN
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.model import Origin
-from turnlog.projections import Thread, TurnFilter, synchronous
+from turnlog.projections import Thread, TurnFilter, belonging, synchronous
+from turnlog.projections.belonging import ThreadsInOrder
+from turnlog.projections.turns import Link
 from turnlog.sources import Sources
-from turnlog.store import open_store
+from turnlog.store import SQLTransaction, open_store
 from turnlog.testing.harness import append, erased, folded_anew, projected
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -137,16 +140,47 @@ def test_threads_mirror_the_definition_in_a_random_log(log: TurnLog) -> None:
         roots_of[turn.id] = {root for parent in turn.continues for root in roots_of[parent]} or {turn.id}
         continued.update(turn.continues)
         ids.append(turn.id)
-    threads = _threads(log)
-    assert threads.keys() == {root for roots in roots_of.values() for root in roots}
+    found = _threads(log)
+    assert found.keys() == {root for roots in roots_of.values() for root in roots}
     bookmarks = log.bookmarks.all()
-    for root, thread in threads.items():
+    for root, thread in found.items():
         members = [turn for turn in ids if root in roots_of[turn]]
         assert thread.turns == len(members)
         assert thread.heads == tuple(turn for turn in members if turn not in continued)
         assert thread.bookmarks == tuple(b.name for b in bookmarks if b.turn in members)
     for turn in ids[::10]:
         assert _thread(log, turn) == [other for other in ids if roots_of[other] & roots_of[turn]]
+    shuffled = generator.sample(ids, len(ids))
+    with log.store.read() as transaction:
+        for order in (ids, ids[::-1], ids[100:], ids[:100:-1], shuffled, ids[100:] + ids[:100], ids[::2] + ids):
+            threads_of = ThreadsInOrder()
+            headers = {turn: event.header for turn in order if (event := transaction.event(turn)) is not None}
+            told = [threads_of.of(transaction, headers[turn]) for turn in order]
+            assert told == [tuple(sorted(roots_of[turn])) for turn in order]
+
+
+def test_threads_of_nested_forks_are_told_by_few_reads(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the last turn is asked for first: each fork would lead to the root by all that it is nested in."""
+    links = list[int]()
+    links_to = belonging.links_to
+
+    def counted(transaction: SQLTransaction, streams: Collection[str]) -> Iterator[Link]:
+        links.append(len(streams))
+        return links_to(transaction, streams)
+
+    monkeypatch.setattr(belonging, "links_to", counted)
+    root = turn = log.add_turn("r").id
+    log.add_turn("1", continues=root)
+    for number in range(100):
+        turn = log.add_turn(str(number), continues=turn).id
+        log.add_turn("beside", continues=turn)
+    events = [event for event in log.events() if event.header.topic == TURN]
+    with log.store.read() as transaction:
+        for order in (events, events[::-1]):
+            links.clear()
+            threads_of = ThreadsInOrder()
+            assert {threads_of.of(transaction, event.header) for event in order} == {(root,)}
+            assert sum(links) <= 2 * len(events)
 
 
 def test_bookmark_events_are_no_turns(log: TurnLog) -> None:

@@ -22,9 +22,9 @@ from turnlog.cli.preview import of_block
 from turnlog.cli.rows import cited_as, names_by_turn, when
 from turnlog.cli.text import barred_pieces, count, meta_name, one_line, size, timestamp
 from turnlog.errors import ContentError
-from turnlog.events import TURN, Arrival, Recorded, metadata, turn_meta
+from turnlog.events import TURN, Arrival, Recorded, turn_meta
 from turnlog.events.times import time_of
-from turnlog.feeds.records import content_record, event_record
+from turnlog.feeds.records import EventRecords, content_record
 from turnlog.log import TurnLog
 from turnlog.model import ContextWindow, Message, Sources
 from turnlog.model.json_text import minify
@@ -121,6 +121,7 @@ class _Shown(NamedTuple):
     """An event with what stands around it."""
 
     recorded: Recorded
+    record: dict[str, Any]
     payload: bytes | None
     turn: Turn | None
     children: list[str]
@@ -160,11 +161,13 @@ def _read(log: TurnLog, headish: str, children_max: int | None) -> _Shown:
     tool_calls = _tool_calls(log, recorded) if is_turn else []
     with log.store.read() as transaction:  # after the tool calls, for which it is read too: it may be large
         recorded = transaction.event(event_id) or recorded
+        record = EventRecords().of(transaction, recorded)
         payload = transaction.payload(recorded)
         found = Children(transaction, recorded) if is_turn else None
         children = [] if found is None else [child.header.id for child in islice(found.backwards(), children_max)]
     return _Shown(
         recorded=recorded,
+        record=record,
         payload=payload,
         turn=log.turn(event_id) if is_turn else None,
         children=children[::-1],
@@ -182,7 +185,7 @@ def _tool_calls(log: TurnLog, recorded: Recorded) -> list[RecordedToolCall]:
 
 
 def _record(shown: _Shown) -> dict[str, Any]:
-    record = event_record(shown.recorded)
+    record = shown.record
     if shown.turn is not None:
         record |= shown.turn.to_record()
     record |= {"children": shown.children, "bookmarks": shown.bookmarks}
@@ -197,14 +200,16 @@ _ARRIVALS = {Arrival.RESTORED: "with an export of this log", Arrival.GUEST: "wit
 
 
 def _write_shown(screen: Screen, shown: _Shown) -> None:
-    recorded, header = shown.recorded, shown.recorded.header
+    recorded, header, turn = shown.recorded, shown.recorded.header, shown.turn
     facts: list[tuple[str, Piece]] = [
         ("topic", one_line(header.topic)),
         ("time", timestamp(time_of(header.time))),
+        *((("said", timestamp(turn.said_at)),) if turn is not None and turn.said_at != turn.time else ()),
         (
             "place",
             f"global position {recorded.global_position:,}, position {header.position:,} of stream {header.stream}",
         ),
+        *((("thread", (thread, "yellow")) for thread in shown.record["threads"]) if turn is not None else ()),
         ("digest", recorded.digest),
     ]
     if recorded.hash is not None and recorded.size is not None:
@@ -229,9 +234,9 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
         facts += [("tool call", _attempt(what, call, attempt)) for attempt in call.attempts]
         claims += [("another log", f"says: {_attempt(what, call, attempt)}") for attempt in call.claims]
     facts += claims
-    meta = metadata(recorded)
     facts += [
-        (meta_name(name), one_line(value if isinstance(value, str) else _json(value))) for name, value in meta.items()
+        (meta_name(name), one_line(value if isinstance(value, str) else _json(value)))
+        for name, value in shown.record["meta"].items()
     ]
     screen.line((header.id, "bold yellow"))
     screen.table([[(name, "cyan"), value] for name, value in facts], cut=False)
@@ -240,7 +245,7 @@ def _write_shown(screen: Screen, shown: _Shown) -> None:
     screen.line()
     if shown.is_document:
         screen.line((f"a document of {count(len(shown.payload), 'byte')}: turnlog cat {header.id} writes it", "dim"))
-    elif shown.turn is not None:
+    elif turn is not None:
         Content(shown.payload).write(screen, whole=True)
     else:
         screen.pieces(barred_pieces((shown.payload.decode(errors="backslashreplace"),)))

@@ -17,7 +17,7 @@ from turnlog.cli.output import watching_reader, write_json
 from turnlog.cli.topics import topics_of
 from turnlog.events import Recorded
 from turnlog.feeds import CaughtUp, Selection
-from turnlog.feeds.records import content_record, event_record
+from turnlog.feeds.records import EventRecords, content_record
 from turnlog.log import TurnLog
 
 
@@ -79,18 +79,20 @@ def tail(  # noqa: PLR0913 - one argument for each option
         if follow:
             stack.enter_context(watching_reader(events.stop))
         waiting = waited_for if follow else at_once
+        records = EventRecords()
         while (event := waiting(partial(next, events, None))) is not None:
             if isinstance(event, CaughtUp):
                 write_json({"caught_up": event.global_position})
             elif isinstance(event, Recorded):
-                write_json(waiting(partial(_record, log, event, content=content)))
+                write_json(waiting(partial(_record, log, records, event, content=content)))
             sys.stdout.flush()
 
 
-def _record(log: TurnLog, recorded: Recorded, *, content: bool) -> dict[str, Any]:
-    record = event_record(recorded)
-    if content and recorded.hash is not None and not recorded.unreadable:
-        with log.store.read() as transaction:
-            payload = transaction.payload(recorded)
+def _record(log: TurnLog, records: EventRecords, recorded: Recorded, *, content: bool) -> dict[str, Any]:
+    has_content = content and recorded.hash is not None and not recorded.unreadable
+    with log.store.read() as transaction:
+        record = records.of(transaction, recorded)
+        payload = transaction.payload(recorded) if has_content else None
+    if has_content:
         record["content"] = None if payload is None else content_record(recorded, payload)
     return record

@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from importlib import import_module
 from io import BytesIO
 from itertools import groupby
@@ -75,7 +76,8 @@ _TOKENS = (
 
 
 _SHORT = [
-    *(*_SAME, "time", *_META, *_TOKENS),
+    *(*_SAME, "time", "said_at", *_META, *_TOKENS),
+    "threads.list.element",
     *(f"citations.list.element.{name}" for name in ("as", "id", "digest")),
 ]
 """Columns that have a dictionary and statistics of their values: of one large text these take five times its size."""
@@ -311,6 +313,7 @@ def columns() -> Any:
         ("meta", text),
     ]
     others = [("sealed", text), ("hash", text), ("size", pa.int64())]
+    others += [("said_at", pa.timestamp("us", tz="UTC")), ("threads", pa.list_(text))]
     others += [(name, text) for name in _META]
     others += [(name, pa.int64()) for name in _TOKENS]
     others += [("text", text), ("content", text)]
@@ -393,6 +396,8 @@ def _row(record: SinkRecord) -> dict[str, Any]:
             {"as": citation.relation, "id": citation.id, "digest": citation.digest}
             for citation in record.recorded.header.citations
         ],
+        "said_at": None if fields["said_at"] is None else datetime.fromisoformat(fields["said_at"]),
+        "threads": fields["threads"],
         "meta": msgspec.json.encode(meta).decode(),
         **{name: _of_type(meta.get(name), str) for name in _META},
         **{name: _count(tokens.get(name)) for name in _TOKENS},

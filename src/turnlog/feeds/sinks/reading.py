@@ -10,7 +10,7 @@ import msgspec
 from turnlog.errors import CorruptionError
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.erasures import ERASURES_AT_ONCE, Due, erasures_due
-from turnlog.feeds.records import content_record, event_record
+from turnlog.feeds.records import EventRecords, content_record
 from turnlog.feeds.sinks.interface import Batch, Choice, SinkRecord, record_key
 from turnlog.feeds.sinks.states import FeedState
 from turnlog.feeds.sinks.status import check_log
@@ -30,6 +30,7 @@ class LogReader:
         self._store = store
         self._choice = choice
         self._reads_content = reads_content
+        self._records = EventRecords()
 
     def batch(self, state: FeedState, *, until: int | None, events_max: int, bytes_max: int) -> Batch | None:
         """Return the next batch; None where the log has no more.
@@ -146,7 +147,7 @@ class LogReader:
         fields = {
             "idempotency_key": record_key(log, recorded),
             "log": log,
-            **event_record(shown),
+            **self._records.of(transaction, shown),
             "closed": is_closed,
             "content": None if payload is None else content_record(shown, payload),
         }

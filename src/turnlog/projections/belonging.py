@@ -1,0 +1,137 @@
+"""To which threads turns and other events belong, asked for one after the other."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import chain
+
+from turnlog.errors import CorruptionError
+from turnlog.events import BASE, CALL, REPLY, TURN, Header, Recorded
+from turnlog.projections.threads import reach
+from turnlog.projections.turns import links_to
+from turnlog.store import ReadTransaction, SQLTransaction
+
+_OF_A_TURN = (CALL, REPLY)
+"""Topics of events that are about the turn that they cite, directly or through another one of these."""
+
+_STREAMS_MAX = 100_000
+"""The threads of so many streams are kept, which is some 50 MB."""
+
+
+def turns_of(transaction: ReadTransaction, recorded: Recorded) -> Iterator[Recorded]:
+    """Iterate over the turns that an event is about; a turn is about itself.
+
+    Raises:
+        CorruptionError: an event that is cited is not there.
+    """
+    if recorded.header.topic == TURN:
+        yield recorded
+        return
+    for citation in recorded.header.citations:
+        if citation.relation == BASE:  # the bytes that a request builds on, of whatever turn
+            continue
+        cited = transaction.event(citation.id)
+        if cited is None:
+            raise CorruptionError(
+                f"event {citation.id!r}, which {recorded.header.id!r} cites, is not in the log: run `turnlog verify`",
+                global_position=recorded.global_position,
+            )
+        if cited.header.topic == TURN:
+            yield cited
+        elif cited.header.topic in _OF_A_TURN:
+            yield from turns_of(transaction, cited)
+
+
+class ThreadsInOrder:
+    """Tells of turns, asked for in the order of the log or against it, to which threads they belong.
+
+    What it found it keeps, for that never changes: of a turn that goes on alone beside one that is known, and of a fork
+    of what is known, hardly anything is read. In any other order it tells the same, and reads more.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._known: dict[str, _Known] = {}
+
+    def of(self, transaction: SQLTransaction, turn: Header) -> tuple[str, ...]:
+        """Return the ids of the threads that a turn belongs to, sorted."""
+        known = self._known.get(turn.stream)
+        found = None if known is None else known.beside(turn)
+        if found is None:
+            found = self._joined(transaction, turn)
+            if known is None or not known.join(turn, found):
+                alone = _goes_on_alone(turn)
+                self._keep(turn.stream, _Known(turn.position, turn.position, found, begins_alone=alone))
+        return found
+
+    def _keep(self, stream: str, known: _Known) -> None:
+        if len(self._known) >= _STREAMS_MAX:
+            self._known.clear()
+        self._known[stream] = known
+
+    def _joined(self, transaction: SQLTransaction, turn: Header) -> tuple[str, ...]:
+        """Return the threads of all that a turn continues; its own id where that is nothing."""
+        if turn.position == 0 and not turn.parents:
+            return (turn.id,)
+        places = [(turn.stream, turn.position - 1)] if turn.position else []
+        links = links_to(transaction, [turn.stream])
+        places += [(link.parent_stream, link.parent_position) for link in links if link.child_position == turn.position]
+        found = [known.at(position) for stream, position in places if (known := self._known.get(stream)) is not None]
+        told = [threads for threads in found if threads is not None]
+        if not told or len(told) < len(places):
+            return self._reached(transaction, turn)
+        return tuple(sorted(set(chain.from_iterable(told))))
+
+    def _reached(self, transaction: SQLTransaction, turn: Header) -> tuple[str, ...]:
+        """Return the roots of all that a turn continues. Where that is one, it is the one of all turns between."""
+        ends, roots = reach(transaction, {turn.stream: turn.position})
+        found = tuple(sorted(roots))
+        if len(found) == 1:
+            for stream, end in ends.items():
+                if stream != turn.stream and stream not in self._known:
+                    self._keep(stream, _Known(0, end, found))
+        return found
+
+
+class _Known:
+    """The threads of the turns of a stream, from one position to another: they change where another thread comes in."""
+
+    __slots__ = ("_begins_alone", "_last", "_starts", "_threads")
+
+    def __init__(self, first: int, last: int, threads: tuple[str, ...], *, begins_alone: bool = False) -> None:
+        """Take a span of positions, the last one included, and whether the turn at the first has one parent."""
+        self._last = last
+        self._starts = [first]
+        self._threads = [threads]
+        self._begins_alone = begins_alone
+
+    def at(self, position: int) -> tuple[str, ...] | None:
+        """Return those of a turn; None where they are not known."""
+        if not self._starts[0] <= position <= self._last:
+            return None
+        return self._threads[bisect_right(self._starts, position) - 1]
+
+    def beside(self, turn: Header) -> tuple[str, ...] | None:
+        """Return those of a turn that is known, or next to one that has the same threads, and keep them; else None."""
+        if turn.position == self._last + 1 and _goes_on_alone(turn):
+            self._last += 1
+        elif turn.position == self._starts[0] - 1 and self._begins_alone:
+            self._starts[0] -= 1
+            self._begins_alone = _goes_on_alone(turn)
+        return self.at(turn.position)
+
+    def join(self, turn: Header, threads: tuple[str, ...]) -> bool:
+        """Keep those of the turn behind the last one; return whether it is that."""
+        if turn.position != self._last + 1:
+            return False
+        self._last += 1
+        if threads != self._threads[-1]:
+            self._starts.append(turn.position)
+            self._threads.append(threads)
+        return True
+
+
+def _goes_on_alone(turn: Header) -> bool:
+    """Tell whether a turn has one parent: where it is not the first of its stream, the one before it."""
+    return len(turn.parents) == 1
