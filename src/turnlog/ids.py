@@ -100,6 +100,17 @@ def new_id() -> str:
     )
 
 
+def no_name(given: object, field: str | None = None) -> MetaError:
+    """Return the error for what was given in place of an id or a name, as a turn itself.
+
+    Args:
+        given: what that is.
+        field: the name of the argument, if there are others.
+    """
+    expected = f"expected an id or a name, got {type(given).__name__}: of a turn give turn.id"
+    return MetaError(expected if field is None else f"{field}: {expected}", field=field or "id")
+
+
 def is_id(text: str) -> bool:
     """Tell whether a text has the form of an id, in either case.
 
@@ -107,7 +118,7 @@ def is_id(text: str) -> bool:
         MetaError: it is no text.
     """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - what callers give comes here first
-        raise MetaError(f"expected an id or a name, got {type(text).__name__}: of a turn give turn.id", field="id")
+        raise no_name(text)
     return _FORM.fullmatch(text) is not None and text.lower() <= ID_LAST
 
 

@@ -140,7 +140,11 @@ async def _among(_thread: Thread) -> bool:
 MISTAKES: dict[str, tuple[Callable[[TurnLog, Turn], object], str]] = {
     "context": (lambda log, turn: log.context(cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
     "bookmark": (lambda log, turn: log.bookmarks.set("a", cast("Any", turn)), r"got Turn: of a turn give turn\.id"),
-    "run": (lambda log, turn: log.run("x", continues=cast("Any", turn), pointer="p"), "continues: .* got Turn"),
+    "run": (lambda log, turn: log.run("x", continues=cast("Any", turn), pointer="p"), r"continues: .* turn\.id"),
+    "continues": (lambda log, turn: log.add_turn("x", continues=cast("Any", [turn])), r"continues: .* give turn\.id"),
+    "erase": (lambda log, turn: log.erase(turn=cast("Any", turn), reason="x"), r"turn: .* of a turn give turn\.id"),
+    "events": (lambda log, turn: list(log.events(thread=cast("Any", turn))), r"thread: .* of a turn give turn\.id"),
+    "search": (lambda log, turn: log.feeds.search("x", thread=cast("Any", turn)), r"thread: .* give turn\.id"),
     "text": (lambda log, _: log.text(cast("Any", None)), "expected an id or a name, got NoneType"),
     "export": (lambda log, _: log.export(cast("Any", "out.jsonl")), "file: expected a file that is open for bytes"),
     "export to text": (lambda log, _: log.export(cast("Any", io.StringIO())), "file: .* open for bytes.* got StringIO"),

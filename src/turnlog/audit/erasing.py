@@ -46,12 +46,12 @@ from turnlog.events import (
     is_of_format,
 )
 from turnlog.events.sealing import find_key
-from turnlog.ids import is_id
+from turnlog.ids import is_id, no_name
 from turnlog.model import ErasureMeta
 from turnlog.model.kinds import check_type
 from turnlog.projections.bookmarks import MovedBookmark, all_bookmarks
 from turnlog.record import EventDraft, find_turn, plan_event
-from turnlog.record.fields import check_name
+from turnlog.record.fields import check_headish, check_name
 from turnlog.record.sealing import key_about
 from turnlog.record.subjects import changes_subject
 from turnlog.sources import Sources
@@ -153,11 +153,11 @@ def _headishes(given: str | Sequence[str] | None, field: str) -> tuple[str, ...]
     if given is None:
         return ()
     if not isinstance(given, str | list | tuple):
-        raise MetaError(f"{field}: expected turn ids or bookmark names, got {type(given).__name__}", field=field)
+        raise no_name(given, field)
     found = (given,) if isinstance(given, str) else tuple(given)
     if not found:
-        raise MetaError(f"{field}: expected turn ids or bookmark names, got none", field=field)
-    return tuple(check_type(headish, str, field) for headish in found)
+        raise MetaError(f"{field}: expected ids or names, got none", field=field)
+    return tuple(check_headish(headish, field) for headish in found)
 
 
 def erase(

@@ -30,6 +30,7 @@ from turnlog.model.kinds import check_texts, check_type
 from turnlog.projections.filters import EVERY_TURN, TurnFilter
 from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
+from turnlog.record.fields import check_headish
 from turnlog.store import Store
 from turnlog.store.home import cache_folder, data_folder
 from turnlog.store.telling import logger
@@ -189,7 +190,7 @@ class Feeds:
         terms_of(query)
         wanted = Filter(which=which, newest=newest, limit=limit)
         if thread is not None:
-            check_type(thread, str, "thread")
+            check_headish(thread, "thread")
             with self.store.read() as transaction:
                 header = find_turn(transaction, thread).header
                 runs = thread_runs(transaction, header.stream, header.position)

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from turnlog.events import BOOKMARK, Arrival, Recorded, meta_of
 from turnlog.model import BookmarkMeta
-from turnlog.model.kinds import check_texts, check_type
+from turnlog.model.kinds import check_texts
 from turnlog.projections.belonging import ThreadsInOrder, turns_of
 from turnlog.projections.bookmarks import moved_head
 from turnlog.record import find_turn
-from turnlog.record.fields import check_bookmark_name
+from turnlog.record.fields import check_bookmark_name, check_headish
 from turnlog.store import ReadTransaction
 
 
@@ -50,7 +50,7 @@ class Selection(Struct, frozen=True, kw_only=True):
         """
         return cls(
             topics=topics_of(topics),
-            thread=None if thread is None else check_type(thread, str, "thread"),
+            thread=None if thread is None else check_headish(thread, "thread"),
             bookmark=None if bookmark is None else check_bookmark_name(bookmark),
         )
 

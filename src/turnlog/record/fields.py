@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict, cast
 import msgspec
 
 from turnlog.errors import MetaError
-from turnlog.ids import is_id, parse_id
+from turnlog.ids import is_id, no_name, parse_id
 from turnlog.model import ROLES, ReplyFacts, ReplyFactsGiven, Usage
 from turnlog.model.kinds import check_record, check_type, check_values
 from turnlog.model.plain import INTEGER_MAX, plain_json, plain_text
@@ -119,15 +119,21 @@ def check_continues(continues: str | Sequence[str] | None, *, respond: bool) -> 
     if respond:
         raise MetaError("respond: continues the last turn, so it goes without continues", field="respond")
     if not isinstance(continues, list | tuple):
-        return (_headish(continues),)
-    return tuple([_headish(headish) for headish in continues])
+        return (check_headish(continues, "continues"),)
+    return tuple([check_headish(headish, "continues") for headish in continues])
 
 
-def _headish(value: object) -> str:
-    if isinstance(value, str) and value:
-        return plain_text(value, "continues", MetaError)
-    got = "an empty text" if isinstance(value, str) else type(value).__name__
-    raise MetaError(f"continues: expected turn ids or bookmark names, got {got}", field="continues")
+def check_headish(value: object, field: str) -> str:
+    """Return what names a turn, an id or a bookmark, as a plain text.
+
+    Raises:
+        MetaError: it is no text, or an empty one.
+    """
+    if not isinstance(value, str):
+        raise no_name(value, field)
+    if not value:
+        raise MetaError(f"{field}: expected an id or a name, got an empty text", field=field)
+    return plain_text(value, field, MetaError)
 
 
 def check_bookmark(name: str | Literal[False] | None) -> str | Literal[False] | None:
