@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from turnlog.errors import ContentError
+from turnlog.errors import ContentError, CorruptionError
 from turnlog.events import TURN, Recorded, metadata, turn_meta
 from turnlog.events.times import said_at, time_of
 from turnlog.model.depth import JSON_DEPTH_MAX, is_deeper
@@ -27,11 +27,9 @@ class EventRecords:
         """Return an event without its payload.
 
         Raises:
-            CorruptionError: its metadata cannot be read, or an event that it cites is not there.
+            CorruptionError: its metadata cannot be read.
         """
         header = recorded.header
-        turns = turns_of(transaction, recorded)
-        threads = {thread for turn in turns for thread in self._threads.of(transaction, turn.header)}
         return {
             "global_position": recorded.global_position,
             "id": header.id,
@@ -40,7 +38,7 @@ class EventRecords:
             "said_at": _said_at(recorded),
             "stream": header.stream,
             "position": header.position,
-            "threads": sorted(threads),
+            "threads": self._threads_of(transaction, recorded),
             "meta": metadata(recorded),
             "citations": header.citations,
             "hash": recorded.hash,
@@ -52,6 +50,14 @@ class EventRecords:
             "sealed": None if recorded.sealed is None else recorded.sealed.key,
             "closed": recorded.unreadable and not recorded.erased,
         }
+
+    def _threads_of(self, transaction: ReadTransaction, recorded: Recorded) -> list[str] | None:
+        """Return the ids of the threads that an event is of, sorted; None where one that it cites is damaged."""
+        try:
+            turns = [turn.header for turn in turns_of(transaction, recorded)]
+        except CorruptionError:
+            return None
+        return sorted({thread for turn in turns for thread in self._threads.of(transaction, turn)})
 
 
 def _said_at(recorded: Recorded) -> str | None:

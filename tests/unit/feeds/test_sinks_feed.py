@@ -19,6 +19,7 @@ import pytest
 from msgspec.structs import replace
 from tests.agent.running import run
 from tests.agent.scripted import Scripted, say
+from tests.faults.hostile import run_sql
 from tests.sealed_log import seals_in
 
 from turnlog import TurnLog
@@ -269,6 +270,21 @@ def test_records_say_which_threads_they_are_of_and_when_a_turn_was_said(filed: T
     # A private part may say when a turn was said: without it nobody can tell.
     assert {record.fields["said_at"] for record in public.records} == {None}
     assert [record.fields["threads"] for record in public.records] == [fields["threads"] for fields in found.values()]
+
+
+def test_what_is_about_a_damaged_turn_is_delivered_without_its_threads(filed: TurnLog, tmp_path: Path) -> None:
+    """By a feed that begins behind the damage: nobody can tell the threads, and that is null."""
+    turn = run(filed, Scripted(say("two")), "one").turns[0].id
+    run_sql(
+        tmp_path / "log.db", "UPDATE stored_events SET state = CAST(state || ' ' AS BLOB) WHERE notification_id = 2"
+    )
+    shelf = Shelf()
+    filed.feeds.feed(shelf, after=2).run()
+    assert [(record.fields["topic"], record.fields["threads"]) for record in shelf.records] == [
+        ("gpt.call", None),
+        ("gpt.reply", None),
+        ("gpt.turn", [turn]),
+    ]
 
 
 def test_sealed_events_go_as_they_are_without_keys(url: str, tmp_path: Path) -> None:
