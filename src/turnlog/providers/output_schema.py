@@ -78,9 +78,17 @@ class OutputSchema(Struct, frozen=True, kw_only=True):
         if not self.is_closed:
             lose(losses, "an object in it may have further properties")
             return None
-        either = change_schemas(self.schema, _any_of)
+        one_of: set[str] = set()
+
+        def any_of(keywords: Fields) -> Fields:
+            if "oneOf" not in keywords or "anyOf" in keywords:
+                return keywords
+            one_of.add("oneOf")  # models are not held to that no more than one holds
+            return {("anyOf" if name == "oneOf" else name): value for name, value in keywords.items()}
+
+        either = change_schemas(self.schema, any_of)
         schema, removed = without_keywords(either, keep=_GRAMMAR)
-        if removed:
+        if removed := sorted(one_of.union(removed)):
             why = f"{PARAMETER} without the keywords {', '.join(removed)}"
             losses.lose("downgraded", "parameter", why, harmless=True)
         return schema
@@ -212,10 +220,3 @@ def _has_to_stay_open(keywords: Fields) -> bool:
 
 def _is_object(keywords: Fields) -> bool:
     return bytes(keywords.get("type", b"")) == b'"object"'
-
-
-def _any_of(keywords: Fields) -> Fields:
-    """Return keywords with `anyOf` for `oneOf`: models are not held to the difference."""
-    if "oneOf" not in keywords or "anyOf" in keywords:
-        return keywords
-    return {("anyOf" if name == "oneOf" else name): value for name, value in keywords.items()}

@@ -96,6 +96,16 @@ def test_keywords_that_are_refused_are_left_out_and_reported(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "bedrock"])
+def test_alternatives_that_may_hold_together_are_reported(wire: str) -> None:
+    """Where `anyOf` is sent for `oneOf`, a reply may follow several of them."""
+    numbers = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
+    request = prepared(wire, {**BARE, "properties": {**BARE["properties"], "age": numbers}})
+    assert b"anyOf" in request.body
+    [entry] = request.loss_report.entries
+    assert (entry.kind, entry.why) == ("downgraded", "output_schema without the keywords oneOf")
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "bedrock"])
 def test_open_objects_are_not_sent_to_who_refuses_them(wire: str) -> None:
     """Whoever reads the reply holds it to them."""
     request = prepared(wire, {"type": "object", "additionalProperties": {"type": "integer"}})

@@ -40,7 +40,7 @@ class Gemini(Provider):
     name = "gemini"
     provider = "gemini"
     api = "generate_content"
-    version = "7"
+    version = "8"
     key_variable = "GEMINI_API_KEY"
     client = CLIENT
     reserved = request.RESERVED

@@ -151,7 +151,8 @@ class _Conversion:
                 raise EndlessSchemaError(f"it refers to itself by {reference!r}")
             self.lost.add("$ref")
             return {"type": Raw(b'"object"')} | beside, references
-        target = self._target(reference) | beside
+        target = self._target(reference)
+        target |= self._joined(beside, target, "$ref")
         references = (*references, reference)
         return self._resolved(target, references) if "$ref" in target else (target, references)
 
@@ -178,7 +179,7 @@ class _Conversion:
     # Combinations
 
     def _merged(self, keywords: Keywords, references: tuple[str, ...]) -> tuple[Keywords, tuple[str, ...]]:
-        """Return a schema with its `allOf` merged into it: properties and required ones add up, else the first wins."""
+        """Return a schema with its `allOf` merged into it."""
         merged = {name: value for name, value in keywords.items() if name != "allOf"}
         for text in _list.decode(keywords["allOf"]):
             part = fields_of(text)
@@ -190,17 +191,26 @@ class _Conversion:
                 references += tuple(_MERGED + reference for reference in followed[len(references) :])
             if "allOf" in part:
                 part, references = self._merged(part, references)
-            for name, value in part.items():
-                if name not in merged:
-                    merged[name] = value
-                elif name == "properties":
-                    first = _keywords.decode(merged[name])
-                    merged[name] = raw(first | _keywords.decode(value) | first)
-                elif name == "required":
-                    merged[name] = raw(_unique([*_names.decode(merged[name]), *_names.decode(value)]))
-                elif merged[name] != value and name in KEPT - _LABELS:
-                    self.lost.add("allOf")
+            merged = self._joined(merged, part, "allOf")
         return merged, references
+
+    def _joined(self, first: Keywords, second: Keywords, keyword: str) -> Keywords:
+        """Return two schemas as one: properties and required ones add up, else the first wins and `keyword` is lost."""
+        joined = dict(first)
+        for name, value in second.items():
+            if name not in joined:
+                joined[name] = value
+            elif joined[name] == value:
+                continue
+            elif name == "properties":
+                joined[name] = raw(_both(_keywords.decode(joined[name]), _keywords.decode(value)))
+            elif name == "required":
+                joined[name] = raw(_unique([*_names.decode(joined[name]), *_names.decode(value)]))
+            elif name == "allOf":
+                joined[name] = raw([*_list.decode(joined[name]), *_list.decode(value)])
+            elif name in KEPT - _LABELS:
+                self.lost.add(keyword)
+        return joined
 
     def _alternatives(self, keywords: Keywords, references: tuple[str, ...]) -> tuple[Keywords, list[Keywords]]:
         """Return a schema and its alternatives: `null` is none, but `nullable`; one alone becomes the schema itself."""
@@ -314,6 +324,12 @@ def _step(text: Raw, name: str) -> Raw | None:
 
 def _is_null(text: Raw) -> bool:
     return _type(fields_of(text) or {}) in (b'"null"', b'["null"]')
+
+
+def _both(first: Keywords, second: Keywords) -> Keywords:
+    """Return properties that have to follow what two schemas say of them."""
+    same = {name: Raw(b'{"allOf":[%b,%b]}' % (first[name], second[name])) for name in first if name in second}
+    return first | second | {name: first[name] if first[name] == second[name] else both for name, both in same.items()}
 
 
 def _unique(names: Iterable[str]) -> list[str]:

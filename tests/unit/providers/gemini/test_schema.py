@@ -74,6 +74,31 @@ def test_reference_of_a_reference_is_followed() -> None:
     assert _converted(schema)[0] == TEXT
 
 
+def test_keywords_beside_a_reference_count_too() -> None:
+    """Both are asked for: what contradicts is lost of the definition, and said."""
+    definition = {"type": "object", "properties": {"a": TEXT}, "required": ["a"], "allOf": [{"minProperties": 1}]}
+    beside = {"properties": {"b": TEXT}, "required": ["b"], "allOf": [{"maxProperties": 5}]}
+    assert _converted({"$ref": "#/$defs/A", **beside, "$defs": {"A": definition}}) == (
+        {
+            "type": "object",
+            "properties": {"b": TEXT, "a": TEXT},
+            "required": ["b", "a"],
+            "maxProperties": 5,
+            "minProperties": 1,
+        },
+        (),
+    )
+    narrower = {"$ref": "#/$defs/A", "minimum": 5, "$defs": {"A": {"type": "integer", "minimum": 10}}}
+    assert _converted(narrower) == ({"type": "integer", "minimum": 5}, ("$ref",))
+
+
+def test_a_property_that_two_parts_describe_follows_both() -> None:
+    """Neither is passed over."""
+    parts = [{"properties": {"a": TEXT, "b": TEXT}}, {"properties": {"a": {"maxLength": 3}, "b": TEXT}}]
+    properties = {"a": {**TEXT, "maxLength": 3}, "b": TEXT}
+    assert _converted({"type": "object", "allOf": parts}) == ({"type": "object", "properties": properties}, ())
+
+
 @pytest.mark.parametrize("reference", ["https://example.org/schema", "#/$defs/None", "#/anyOf/9", "#anchor"])
 def test_reference_to_elsewhere_is_lost(reference: str) -> None:
     """A schema that is not there allows anything."""
