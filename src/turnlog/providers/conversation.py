@@ -31,7 +31,7 @@ from turnlog.model.long_strings import LongStrings
 from turnlog.model.marked_blocks import LONG_KINDS, marked_texts
 from turnlog.providers.block_rules import BlockRules
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
-from turnlog.providers.extras import CALL_TYPE
+from turnlog.providers.extras import CALL_TYPE, collects_left_out
 from turnlog.providers.joined_texts import CarriedBlocks
 from turnlog.providers.server_calls import ServerCalls, ServerPart
 from turnlog.providers.tool_ids import ToolIds
@@ -179,7 +179,7 @@ class Conversation:
         for index, message, blocks in new:
             for carried in self._carried(index, message, blocks, content):
                 count = len(self._messages) + len(fragments)
-                encoded = self._encode(carried)
+                encoded = self._encoded(carried)
                 fragments += [
                     self._fragment(text, b"," if count + place else b"") for place, text in enumerate(encoded)
                 ]
@@ -197,6 +197,14 @@ class Conversation:
         self.size += sum(map(len, fragments)) + sum(len(message.content_json) for _, message, _ in new)
         self._source = messages
         self._last = new[-1][:2] if new else self._last
+
+    def _encoded(self, carried: Carried) -> Sequence[bytes]:
+        """Return a message as messages of the wire, and take note of fields that do not stand in them."""
+        with collects_left_out() as left_out:
+            encoded = self._encode(carried)
+        for name, why in left_out:
+            self._rules.lose("dropped", carried.turn, name, why)
+        return encoded
 
     def _without_blank_end(self, carried: Carried, blocks: Sequence[WindowBlock]) -> tuple[bytes, LossEntry] | None:
         """Return the last message without the whitespace that it ends in, where the conversation cannot end so.
@@ -405,10 +413,11 @@ class Conversation:
             return [], []
         count = len(self._rules.losses)
         answers, moved = self._answers(self._due, len(self._source), self._own_results())
+        [carried] = self._message("user", self._due[0].turn, [*answers, *moved], cache=False)
+        encoded = self._encoded(carried)
         losses = self._rules.losses[count:]
         del self._rules.losses[count:]
-        [carried] = self._message("user", self._due[0].turn, [*answers, *moved], cache=False)
-        return [self._fragment(text, b",") for text in self._encode(carried)], losses
+        return [self._fragment(text, b",") for text in encoded], losses
 
     def _block(self, block: WindowBlock, message: Message, index: int, place: int) -> Sequence[Block]:
         match block:

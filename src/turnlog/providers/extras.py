@@ -9,7 +9,9 @@ too, so that it can be reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import msgspec
@@ -75,9 +77,41 @@ def provider_fields(block: Block, *own: str) -> Fields:
 def with_fields(said: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a wire says of a block, and further fields: none stands in the place of what is said.
 
-    Whoever makes a log, or an export of one, can give a block a field of any name.
+    Whoever makes a log, or an export of one, can give a block a field of any name. One that says something else is left
+    out as by `leave_out`.
     """
-    return {**said, **{name: value for name, value in further.items() if name not in said}}
+    free = {name: value for name, value in further.items() if name not in said}
+    if len(free) < len(further):
+        others = (name for name in further if name in said and raw(further[name]) != raw(said[name]))
+        leave_out(others, "what the block says itself stands there")
+    return {**said, **free}
+
+
+def native_block(block: Native, *own: str) -> Raw:
+    """Return a native block as it came. What stands beside it, but for `own` extra keys of the wire, is left out."""
+    leave_out(name for name in block.extra if name not in own)
+    return block.block
+
+
+_left_out: ContextVar[list[tuple[str, str]] | None] = ContextVar("left_out", default=None)
+
+
+def leave_out(names: Iterable[str], why: str = "the wire has no place for it") -> None:
+    """Take note of fields that a message is encoded without, while somebody `collects_left_out`."""
+    collected = _left_out.get()
+    if collected is not None:
+        collected += [(name, why) for name in names]
+
+
+@contextmanager
+def collects_left_out() -> Generator[list[tuple[str, str]]]:
+    """Return a list that gets what is left out while messages are encoded: the name of each field, and why."""
+    collected: list[tuple[str, str]] = []
+    token = _left_out.set(collected)
+    try:
+        yield collected
+    finally:
+        _left_out.reset(token)
 
 
 # Blocks that are of one model
@@ -157,7 +191,7 @@ def left_out(block: Block, api: str, provider: str) -> list[str]:
         names += [name for name in message_fields(block) if name not in taken]
     # OpenAI takes audio back by its id, and others do not take it at all: the text of it is what goes to them.
     audio = fields_of(block.extra.get(AUDIO)) if api == "chat_completions" else None
-    if audio is not None and not (provider == "openai" and text_of(audio.get("id"))):
+    if audio is not None and not (provider == "openai" and isinstance(block, Text) and text_of(audio.get("id"))):
         names.append(AUDIO)
     return names
 

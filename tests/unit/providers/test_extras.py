@@ -20,7 +20,7 @@ from turnlog.model import (
     parse_content,
 )
 from turnlog.model.blocks import decode_content
-from turnlog.providers import get
+from turnlog.providers import get, get_as
 
 MODEL = "model-1"
 OF_THINKING = {"redacted": True, "provider": "x", "api": "y", "model": "z"}
@@ -205,7 +205,10 @@ EVIL = dict.fromkeys(
 NAMED = ("provider_fields", "item", "content_fields", "functionCall", "function", "message_fields")
 
 
-@pytest.mark.parametrize("adapter", ["anthropic", "bedrock", "cohere", "gemini", "openai_chat", "openai_responses"])
+OWN = ("anthropic", "bedrock", "cohere", "gemini", "openai_chat", "openai_responses")
+
+
+@pytest.mark.parametrize("adapter", OWN)
 def test_no_field_stands_in_the_place_of_what_a_block_says(adapter: str) -> None:
     """Whoever makes a log can give a block any field: what is shown of it is what a model is told."""
     target = get(adapter)
@@ -236,3 +239,74 @@ def _holds(said: Any, more: Any) -> bool:
     if isinstance(said, list):
         return isinstance(more, list) and len(more) == len(said) and all(map(_holds, said, more))
     return said == more
+
+
+def _lost(adapter: str, *said: tuple[str, dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return what the report says of a conversation with the model that is asked: turn, field and why."""
+    target = get(adapter)
+    own = {"provider": target.provider, "api": target.api, "model": MODEL}
+    window = [
+        Message(turn=f"t{place}", role=role, content_json=content_bytes([block]), **own)
+        for place, (role, block) in enumerate(said)
+    ]
+    request = target.prepare_request(ContextWindow(messages=window, options={}), model=MODEL)
+    assert b"EVIL" not in request.body
+    return [(entry.turn, entry.block, entry.why) for entry in request.loss_report.entries]
+
+
+GO = ("user", {"type": "text", "text": "Go."})
+CALL: dict[str, Any] = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}}
+RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "c1", "name": "look", "content": "seen"}
+INSTEAD = "what the block says itself stands there"
+NO_PLACE = "the wire has no place for it"
+
+
+@pytest.mark.parametrize("adapter", OWN)
+def test_a_field_that_would_replace_what_a_block_says_is_reported(adapter: str) -> None:
+    """It is left out, and the last message of a conversation is no exception."""
+    named = {
+        "bedrock": ("provider_fields", "toolUseId"),
+        "gemini": ("functionCall", "args"),
+        "openai_responses": ("item", "name"),
+    }
+    place, name = named.get(adapter, ("provider_fields", "id"))
+    call = CALL | {place: {name: "EVIL"}}
+    assert _lost(adapter, GO, ("assistant", call), ("user", RESULT), GO) == [("t1", name, INSTEAD)]
+    field = {"bedrock": "toolUseId", "gemini": "response", "openai_chat": "role", "openai_responses": "output"}
+    if name := field.get(adapter):
+        assert _lost(adapter, GO, ("assistant", CALL), ("user", RESULT | {name: "EVIL"})) == [("t2", name, INSTEAD)]
+
+
+@pytest.mark.parametrize("adapter", OWN)
+def test_what_stands_beside_a_native_block_is_reported(adapter: str) -> None:
+    """But for what the wire itself puts there."""
+    target = get(adapter)
+    whose = {"provider": target.provider, "api": target.api, "model": MODEL}
+    block = {"type": "native", "block": {"type": "odd", "n": 1}, "beside": "EVIL", **whose}
+    assert _lost(adapter, GO, ("assistant", block), GO) == [("t1", "beside", NO_PLACE)]
+
+
+@pytest.mark.parametrize("adapter", ["cohere", "gemini"])
+def test_what_stands_beside_a_result_is_reported_where_the_wire_has_no_place(adapter: str) -> None:
+    """Cohere's results have no further fields, and the texts of Gemini's are one."""
+    inside = {"content": [{"type": "text", "text": "seen", "beside": "EVIL"}]}
+    result = RESULT | ({"beside": "EVIL"} if adapter == "cohere" else inside)
+    assert _lost(adapter, GO, ("assistant", CALL), ("user", result)) == [("t2", "beside", NO_PLACE)]
+
+
+def test_reasoning_that_is_read_is_what_a_block_says() -> None:
+    """What the item had for it goes back where it is the same, and is reported where it is not."""
+    target = get_as("openai_responses", "other")
+    own = {"provider": target.provider, "api": target.api, "model": MODEL}
+
+    def sent(text: str) -> tuple[Any, list[str]]:
+        item = {"id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+        blocks = [{"type": "thinking", "thinking": "deep", "item": item, **own}, {"type": "text", "text": "hi"}]
+        message = Message(turn="t", role="assistant", content_json=content_bytes(blocks), **own)
+        request = target.prepare_request(ContextWindow(messages=[message], options={}), model=MODEL)
+        return json.loads(request.body)["input"][0], [entry.block for entry in request.loss_report.entries]
+
+    item = {"type": "reasoning", "id": "rs_1"}
+    assert sent("deep") == (item | {"summary": [], "content": [{"type": "reasoning_text", "text": "deep"}]}, [])
+    said = item | {"summary": [{"type": "summary_text", "text": "deep"}]}
+    assert sent("EVIL") == (said, ["content", "summary"])

@@ -14,7 +14,7 @@ from turnlog.model.plain import plain_json
 from turnlog.providers.anthropic.breakpoints import CACHE_CONTROL
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import provider_fields, with_fields, with_input
+from turnlog.providers.extras import native_block, provider_fields, with_fields, with_input
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import Fields, fields_of, text_of
@@ -70,7 +70,7 @@ def _block(block: Block) -> Raw | dict[str, Any]:
             said = {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
             return with_fields(said, provider_fields(block))
         case Native():
-            return block.block
+            return native_block(block)
 
 
 def _document(block: Document) -> dict[str, Any]:

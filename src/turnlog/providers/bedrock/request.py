@@ -28,7 +28,7 @@ from turnlog.model.pieces import PIECE
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import encode, frame, given_twice
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import provider_fields, with_fields, with_input
+from turnlog.providers.extras import native_block, provider_fields, with_fields, with_input
 from turnlog.providers.interface import Frame, FrameInput, PreparedRequest
 from turnlog.providers.losses import Losses
 from turnlog.providers.raw_json import Fields, fields_of, text_of
@@ -133,7 +133,7 @@ def _block(block: Block, place: str) -> dict[str, Any] | Raw:
             thought = {"text": block.thinking, "signature": block.signature}
             return {"reasoningContent": {"reasoningText": with_fields(thought, provider_fields(block))}}
         case Native():
-            return block.block
+            return native_block(block)
 
 
 def _document(block: Document, place: str) -> dict[str, Any]:

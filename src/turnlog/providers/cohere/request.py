@@ -24,7 +24,15 @@ from turnlog.model import (
 from turnlog.model.plain import plain_json
 from turnlog.providers.body import encode, frame
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import MESSAGE, is_only_fields, provider_fields, with_fields
+from turnlog.providers.extras import (
+    CALL_TYPE,
+    MESSAGE,
+    is_only_fields,
+    leave_out,
+    native_block,
+    provider_fields,
+    with_fields,
+)
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.raw_json import fields_of, items_of
 from turnlog.providers.tool_choice import tool_choice
@@ -66,6 +74,7 @@ def encode_message(carried: Carried) -> list[bytes]:
 
 def _tool_message(result: ToolResult) -> dict[str, Any]:
     content = result.content if isinstance(result.content, str) else _content(result.content)
+    leave_out(provider_fields(result, CALL_TYPE, MESSAGE))
     return {"role": "tool", "tool_call_id": result.tool_use_id, "content": content}
 
 
@@ -84,6 +93,7 @@ def _assistant(blocks: Sequence[Block]) -> dict[str, Any]:
                 plan.append(block.thinking)
             case Text() if calls:
                 plan.append(block.text)
+                leave_out(provider_fields(block, *_NOT_BESIDE))
             case ToolUse() | ToolResult():
                 pass
             case _:
@@ -134,7 +144,7 @@ def _part(block: Block) -> dict[str, Any] | Raw:
             image = {"type": "image_url", "image_url": {"url": url}}
             return with_fields(image, provider_fields(block, *_NOT_BESIDE))
         case Native():
-            return block.block
+            return native_block(block, *_NOT_BESIDE)
         case ToolUse() | ToolResult():
             raise AssertionError(f"{type(block).__name__} is not content")
 

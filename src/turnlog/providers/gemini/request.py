@@ -13,7 +13,7 @@ from turnlog.errors import ContentError
 from turnlog.model import MALFORMED, Block, Document, Native, Text, Thinking, Tool, ToolResult, ToolUse
 from turnlog.providers.body import encode, frame, given_twice
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import provider_fields, with_fields
+from turnlog.providers.extras import leave_out, native_block, provider_fields, with_fields
 from turnlog.providers.gemini.schema import EndlessSchemaError, converted
 from turnlog.providers.interface import Frame, FrameInput
 from turnlog.providers.losses import Losses
@@ -190,6 +190,8 @@ def _think(block: Thinking, parts: list[Part]) -> str | None:
     if block.thinking or on == "thought":
         signed = {} if signature is None or on != "thought" else {"thoughtSignature": signature}
         parts.append({"text": block.thinking, "thought": True, **signed, **_beside(block, SIGNED_PART)})
+    else:
+        leave_out(_beside(block, SIGNED_PART))
     if signature is not None and on == "empty":
         parts.append({"text": "", "thoughtSignature": signature})
     return signature if on is None else None
@@ -210,7 +212,7 @@ def _part(block: Text | Document | ToolUse | ToolResult | Native) -> Part:
         case ToolResult():
             return {"functionResponse": _result(block)}
         case Native():
-            return block.block
+            return native_block(block, *OF_CONTENT)
 
 
 def _beside(block: Block, *names: str) -> dict[str, Raw]:
@@ -223,7 +225,10 @@ def _result(block: ToolResult) -> dict[str, Any]:
     content = [Text(text=block.content)] if isinstance(block.content, str) else block.content
     text = "\n".join(part.text for part in content if isinstance(part, Text))
     response = {"error" if block.is_error is True else "result": text}
-    native = [part.block for part in content if isinstance(part, Native)]
+    native = [native_block(part) for part in content if isinstance(part, Native)]
+    for part in content:
+        if isinstance(part, Text):
+            leave_out(part.extra)
     result = {"name": block.name, "response": response, **({"parts": native} if native else {})}
     return with_fields({**result, **_id(block.tool_use_id)}, block.extra)
 

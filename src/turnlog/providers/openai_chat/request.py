@@ -29,6 +29,7 @@ from turnlog.providers.extras import (
     custom_input,
     is_only_fields,
     message_fields,
+    native_block,
     provider_fields,
     with_fields,
 )
@@ -151,7 +152,7 @@ def _part(block: Block) -> dict[str, Any] | Raw:
         case Document():
             return with_fields(_document_part(block), provider_fields(block, FILE_NAME, *_LEFT_OUT))
         case Native():
-            return block.block
+            return native_block(block, *OWN)
         case Thinking():
             thinking = [{"type": "text", "text": block.thinking}]
             return with_fields({"type": "thinking", "thinking": thinking}, fields_of(block.extra.get(PART)) or {})

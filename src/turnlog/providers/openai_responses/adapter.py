@@ -23,7 +23,7 @@ class OpenAIResponses(Provider):
     name = "openai_responses"
     provider = "openai"
     api = "responses"
-    version = "6"
+    version = "7"
     key_variable = "OPENAI_API_KEY"
     client = CLIENT
     base_url_variable = "OPENAI_BASE_URL"

@@ -29,7 +29,16 @@ from turnlog.model import (
 )
 from turnlog.providers.body import encode
 from turnlog.providers.carriage import Carried
-from turnlog.providers.extras import CALL_TYPE, custom_call, custom_input, extras, provider_fields, with_fields
+from turnlog.providers.extras import (
+    CALL_TYPE,
+    custom_call,
+    custom_input,
+    extras,
+    leave_out,
+    native_block,
+    provider_fields,
+    with_fields,
+)
 from turnlog.providers.raw_json import Fields, fields_of, objects_of, read_object, text_of, text_or_json
 
 ITEM = "item"
@@ -57,6 +66,7 @@ FILE_NAMES = {
 }
 """Media types of files that the API takes (OpenAI, File inputs), and the names to send them under: they have none."""
 
+_THOUGHTS = ("content", "summary")
 _TRUE = Raw(b"true")
 
 
@@ -117,13 +127,12 @@ def _part(part: Fields, kept: Fields, owner: Owner) -> Block:
 
 
 def _thinking(item: Fields, owner: Owner, *, whole: bool) -> list[Block]:
-    texts = [text_of(part.get("text")) or "" for part in objects_of(item.get("content")) or ()]
-    summaries = [text_of(part.get("text")) or "" for part in objects_of(item.get("summary")) or ()]
-    if not (whole or texts or summaries):
+    texts = _thoughts(item)
+    if not (whole or texts):
         return []
     encrypted = text_of(item.get("encrypted_content")) if whole else None
     thinking = Thinking(
-        thinking="\n\n".join(texts or summaries),
+        thinking="\n\n".join(texts),
         signature=encrypted or None,
         provider=owner.provider,
         api=owner.api,
@@ -131,6 +140,14 @@ def _thinking(item: Fields, owner: Owner, *, whole: bool) -> list[Block]:
         extra=_kept(item, "type", "encrypted_content") if encrypted else _kept(item, "type"),
     )
     return [thinking]
+
+
+def _thoughts(item: Fields) -> list[str]:
+    """Return the texts of what was thought, or of summaries of it where there are none."""
+    of_content, of_summary = (
+        [text_of(part.get("text")) or "" for part in objects_of(item.get(name)) or ()] for name in _THOUGHTS
+    )
+    return of_content or of_summary
 
 
 def _call(item: Fields) -> list[Block]:
@@ -176,7 +193,9 @@ def encode_message(carried: Carried) -> list[bytes]:
             items += [_item(block) for block in blocks]
         else:
             content = [_own_part(block) if carried.role == "assistant" else _input_part(block) for block in blocks]
-            fields = {name: value for name, value in read_object(message).items() if name != "content"}
+            fields = read_object(message)
+            if fields.pop("content", None) is not None:
+                leave_out(["content"])
             items.append(with_fields({"type": "message", "role": carried.role}, fields) | {"content": content})
     return [encode(item) for item in items]
 
@@ -213,7 +232,7 @@ def _input_part(block: Block) -> dict[str, Any] | Raw:
             name = block.extra.get("filename", FILE_NAMES[media_type])
             return with_fields({"type": "input_file", "filename": name, "file_data": data}, block.extra)
         case Native():
-            return block.block
+            return native_block(block, ITEM)
         case Thinking() | ToolUse() | ToolResult():
             raise AssertionError(f"{type(block).__name__} is an item of its own")
 
@@ -225,7 +244,7 @@ def _item(block: Block) -> dict[str, Any]:
         case Document():
             raise AssertionError("documents stand in messages of users and systems")  # `Capabilities` sees to it
         case Native():
-            return read_object(bytes(block.block))
+            return read_object(bytes(native_block(block)))
         case Thinking():
             return _reasoning(block)
         case ToolUse():
@@ -249,6 +268,9 @@ def _reasoning(block: Thinking) -> dict[str, Any]:
         "summary": [{"type": "summary_text", "text": block.thinking}] if block.thinking else [],
     }
     further = {name: value for name, value in _further(block).items() if name != "type"}
+    if not block.signature and "\n\n".join(_thoughts(further)) != block.thinking:  # else the model reads only that
+        leave_out((name for name in _THOUGHTS if name in further), "what the block says itself stands there")
+        further = {name: value for name, value in further.items() if name not in _THOUGHTS}
     return item | further | ({"encrypted_content": block.signature} if block.signature else {})
 
 
