@@ -24,7 +24,7 @@ class Cohere(Provider):
     name = "cohere"
     provider = "cohere"
     api = "chat_v2"
-    version = "6"
+    version = "7"
     key_variable = "CO_API_KEY"
     client = CLIENT
     reserved = RESERVED

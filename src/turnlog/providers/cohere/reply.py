@@ -83,9 +83,10 @@ class _Cited(Struct):
 class _Part:
     """A part of the content: its fields, strings among them in the pieces that came."""
 
-    __slots__ = ("_pieces", "type")
+    __slots__ = ("_pieces", "index", "type")
 
-    def __init__(self) -> None:
+    def __init__(self, index: int) -> None:
+        self.index = index
         self.type = ""
         self._pieces: dict[str, list[str | Raw]] = {}
 
@@ -231,7 +232,7 @@ class Reader(ReplyReader):
     def _part(self, piece: Fields, index: int, shown: list[Delta], *, begins: bool) -> None:
         part = None if begins else self._part_at.get(index)
         if part is None:
-            part = self._part_at[index] = _Part()
+            part = self._part_at[index] = _Part(index)
             self._parts.append(part)
         if text := part.add(piece):
             shown.append(Delta(type=part.type, content=text))
@@ -313,13 +314,12 @@ class Reader(ReplyReader):
     def _cited(self) -> tuple[list[list[Raw]], list[Raw], list[Raw]]:
         """Return the citations in each part, those of the plan, and those of nothing that came.
 
-        A citation names its part by place. Where that part is of another kind (streams have one place for thinking and
-        the text after it), or none is named, the citation is of the first part of its kind.
+        A citation names its part by an index. Where no part of its kind came under that (streams have one index for
+        thinking and the text after it), it is of the one at that place, else of the first one of its kind.
         """
         of_parts: list[list[Raw]] = [[] for _ in self._parts]
         of_plan: list[Raw] = []
         of_nothing: list[Raw] = []
-        types = [part.type for part in self._parts]
         for citation in self._citations:
             try:
                 cited = _cited.decode(citation)
@@ -330,9 +330,10 @@ class Reader(ReplyReader):
                 (of_plan if self._plan else of_nothing).append(citation)
                 continue
             kind = "thinking" if cited.type == "THINKING_CONTENT" else "text"
-            place = cited.content_index
-            if place is None or not (0 <= place < len(types) and types[place] == kind):
-                place = types.index(kind) if kind in types else None
+            at = cited.content_index
+            places = [place for place, part in enumerate(self._parts) if part.type == kind]
+            named = [place for place in places if self._parts[place].index == at]
+            place = next(iter(named or [place for place in places if place == at] or places), None)
             (of_nothing if place is None else of_parts[place]).append(citation)
         return of_parts, of_plan, of_nothing
 

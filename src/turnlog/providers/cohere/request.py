@@ -34,7 +34,7 @@ from turnlog.providers.extras import (
     with_fields,
 )
 from turnlog.providers.interface import Frame, FrameInput
-from turnlog.providers.raw_json import fields_of, items_of
+from turnlog.providers.raw_json import fields_of, integer_of, items_of, raw
 from turnlog.providers.tool_choice import tool_choice
 
 IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif")
@@ -48,6 +48,8 @@ CITATIONS = "citations"
 
 FUNCTION = "function"
 """The extra key of a tool call with the further fields of its function."""
+
+_INDEX = "content_index"
 
 _NOT_BESIDE = (CITATIONS, MESSAGE)
 """Extra keys that are of the message, and do not go back beside a block. Of its further fields the API takes none."""
@@ -93,7 +95,7 @@ def _assistant(blocks: Sequence[Block]) -> dict[str, Any]:
                 plan.append(block.thinking)
             case Text() if calls:
                 plan.append(block.text)
-                leave_out(provider_fields(block, *_NOT_BESIDE))
+                leave_out(provider_fields(block, MESSAGE))  # citations too: they count in the part that it was
             case ToolUse() | ToolResult():
                 pass
             case _:
@@ -105,14 +107,28 @@ def _assistant(blocks: Sequence[Block]) -> dict[str, Any]:
         message["tool_plan"] = "".join(plan)
     if calls:
         message["tool_calls"] = [_tool_call(call) for call in calls]
-    if citations := list(_citations(blocks)):
+    if citations := list(_citations(blocks, content)):
         message["citations"] = citations
     return message
 
 
-def _citations(blocks: Sequence[Block]) -> Iterator[Raw]:
+def _citations(blocks: Sequence[Block], content: Sequence[Block]) -> Iterator[Raw]:
+    """Iterate over the citations of a message. Those of its content name the part that they are of as it stands now."""
+    places = {id(block): place for place, block in enumerate(content)}
     for block in blocks:
-        yield from items_of(block.extra.get(CITATIONS)) or ()
+        place = places.get(id(block))
+        for citation in items_of(block.extra.get(CITATIONS)) or ():
+            if place is not None:
+                yield _of_part(citation, place)
+            elif not isinstance(block, Text):
+                yield citation
+
+
+def _of_part(citation: Raw, place: int) -> Raw:
+    fields = fields_of(citation) or {}
+    if integer_of(fields.get(_INDEX)) in (None, place):
+        return citation
+    return raw(fields | {_INDEX: raw(place)})
 
 
 def _tool_call(call: ToolUse) -> dict[str, Any]:

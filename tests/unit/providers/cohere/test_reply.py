@@ -90,6 +90,33 @@ def test_text_after_thinking_has_the_same_index() -> None:
     assert (text.text, len(parsed(text.extra["citations"]))) == ("It is.", 1)
 
 
+def test_a_citation_is_of_the_part_that_came_under_its_index() -> None:
+    """Though thinking and the text after it have the same one, so that places and indexes differ."""
+    response = add_up(
+        START,
+        of_message("content-start", 0, content={"type": "thinking", "thinking": "Hm"}),
+        of_message("content-start", 0, content={"type": "text", "text": "one"}),
+        of_message("content-start", 1, content={"type": "text", "text": "two"}),
+        of_message("citation-start", 0, citations=CITATION | {"content_index": 1, "type": "TEXT_CONTENT"}),
+        of_message("citation-start", 1, citations=CITATION | {"content_index": 0, "type": "TEXT_CONTENT"}),
+        of_message("citation-start", 2, citations=CITATION | {"content_index": 0, "type": "THINKING_CONTENT"}),
+        end(),
+    )
+    found = [[one["content_index"] for one in parsed(block.extra["citations"])] for block in response.content]
+    assert found == [[0], [0], [1]]
+    assert [one["content_index"] for one in sent_back(response)["citations"]] == [0, 1, 2]
+
+
+def test_a_citation_goes_back_with_the_place_of_its_part() -> None:
+    """A part that says nothing is no block, and shifts those behind it."""
+    parts = [{"type": "text", "text": text} for text in ("", "a", "b")]
+    cited = [CITATION | {"content_index": place, "type": "TEXT_CONTENT"} for place in (1, 2)]
+    response = add_up(saying(content=parts, citations=cited))
+    message = sent_back(response)
+    assert message["content"] == parts[1:]
+    assert message["citations"] == [citation | {"content_index": place} for place, citation in enumerate(cited)]
+
+
 # What has no place of its own
 
 

@@ -60,6 +60,15 @@ def test_citations_go_back_to_their_model_alone() -> None:
     assert wire(of_other) == [{"role": "assistant", "content": "a"}]
 
 
+def test_citations_of_text_that_goes_as_a_plan_are_reported() -> None:
+    """They count in a part of the content, and there is none."""
+    text = {"type": "text", "text": "a", "citations": [{"start": 0, "end": 1, "type": "TEXT_CONTENT"}]}
+    turns = [message("assistant", text, call("c1"), **OWN), message("user", result("c1"))]
+    assert losses(prepare(*turns)) == ["dropped citations: the wire has no place for it"]
+    [said, _] = wire(*turns)
+    assert (said["tool_plan"], "citations" in said) == ("a", False)
+
+
 # Tool choice and parameters
 
 
