@@ -264,7 +264,7 @@ class UsageView:
             f" CAST(COALESCE(SUM({_TOOK}), 0) AS BIGINT), COUNT({_TOOK}),"
             " CAST(SUM(1 - c.called) AS BIGINT)"
             f" FROM ({_ASKED_FOR}) AS c LEFT JOIN ({_ANSWERED}) AS r"
-            " ON r.call = c.call AND r.answers = c.position AND c.called = 1"
+            " ON r.call = c.call AND r.answers = c.position AND r.nth = c.nth AND c.called = 1"
             " GROUP BY c.name ORDER BY 2 DESC, 1"
         )
         return [
@@ -354,7 +354,8 @@ _TOOK = "CASE WHEN r.results IS NULL THEN NULL ELSE COALESCE(c.took_ms, r.first_
 _ENDS = "FROM tool_ends e WHERE e.turn = t.turn AND e.number = t.number AND e.guest <= t.guest"
 _ASKED_FOR = (
     f"SELECT name, call, position, time_ms, COALESCE((SELECT MAX(e.called) {_ENDS}), 1) AS called,"
-    f" (SELECT CAST(SUM(e.took_ms) AS BIGINT) {_ENDS} AND e.called = 1) AS took_ms FROM tool_calls t"
+    f" (SELECT CAST(SUM(e.took_ms) AS BIGINT) {_ENDS} AND e.called = 1) AS took_ms,"
+    " ROW_NUMBER() OVER (PARTITION BY position, call ORDER BY number) AS nth FROM tool_calls t"
 )
 """Calls, with whether one of their attempts came to a tool, and how long these were at work; one of which no end is
 recorded did come to one. What another log says of a turn of this one does not count."""
@@ -363,11 +364,18 @@ _CALLS = "SELECT MAX(position) FROM tool_calls WHERE call = r.call"
 _ANSWERS = (
     f"SELECT r.call, r.is_error, r.time_ms, CAST(COALESCE(({_CALLS} AND turn = r.parent),"
     f" ({_CALLS} AND stream = r.stream AND position < r.position), ({_CALLS} AND position < r.position)) AS BIGINT)"
-    " AS answers FROM tool_results r"
+    " AS answers, position, number, stream FROM tool_results r"
 )
 """Results, with the place of the call that each answers. Ids of calls may be the same in each thread and each step: it
 is the call of the turn that the result continues, else the last one before it in its stream, else in the log."""
+_IN_ORDER = (
+    "SELECT call, answers, is_error, time_ms,"
+    " (SELECT COUNT(*) FROM tool_calls c WHERE c.call = a.call AND c.position = a.answers) AS calls,"
+    f" ROW_NUMBER() OVER (PARTITION BY call, answers, stream ORDER BY position, number) AS nth FROM ({_ANSWERS}) AS a"
+)
+"""Of several calls of a turn with one id each result answers the next one; what is left over, the last one."""
+_NTH = "CASE WHEN nth < calls THEN nth ELSE calls END"
 _ANSWERED = (
-    "SELECT call, answers, COUNT(*) AS results, SUM(is_error) AS errors, MIN(time_ms) AS first_ms"
-    f" FROM ({_ANSWERS}) AS answer GROUP BY call, answers"
+    f"SELECT call, answers, {_NTH} AS nth, COUNT(*) AS results, SUM(is_error) AS errors, MIN(time_ms) AS first_ms"
+    f" FROM ({_IN_ORDER}) AS answer GROUP BY call, answers, {_NTH}"
 )

@@ -820,6 +820,36 @@ def test_tools_tell_calls_results_and_errors(log: TurnLog) -> None:
     assert log.feeds.tools() == []
 
 
+def test_calls_with_one_id_have_each_their_own_results(log: TurnLog) -> None:
+    """In one reply, whatever turns their results are in, in forks, and where an id comes again."""
+
+    def calls(*names: str) -> str:
+        asked = [{"type": "tool_use", "id": "c", "name": name, "input": {}} for name in names]
+        return log.add_turn(asked, role="assistant", continues="main").id
+
+    def results(*errors: bool, after: str = "main") -> None:
+        log.add_turn(
+            [{"type": "tool_result", "tool_use_id": "c", "content": "", "is_error": each} for each in errors],
+            continues=after,
+        )
+
+    log.add_turn("Look.", bookmark="main")
+    calls("look", "look")
+    results(False, True)
+    forked = calls("first", "second")
+    results(False)
+    results(True)
+    results(False, False, after=forked)
+    calls("once")
+    results(True, False)
+    assert {each.name: (each.calls, each.results, each.errors) for each in log.feeds.tools()} == {
+        "look": (2, 2, 1),
+        "first": (1, 2, 0),
+        "second": (1, 2, 1),
+        "once": (1, 2, 1),
+    }
+
+
 def test_tools_of_one_reply_took_the_time_that_each_was_at_work(log: TurnLog) -> None:
     """And not that of the slowest, for which the turn with their results waits; what was called again, all of it."""
     tries: list[int] = []
