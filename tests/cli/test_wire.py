@@ -168,6 +168,14 @@ def test_content_of_a_reply_goes_back_as_it_was_printed(turnlog: Command) -> Non
     assert body["contents"][1]["parts"] == [{"text": "It is so."}]
 
 
+def test_deltas_have_characters_whose_halves_are_in_two_events(turnlog: Command) -> None:
+    """As what is shown while a run streams."""
+    pieces = [r'{"type":"text_delta","text":"Hi \ud83d"}', r'{"type":"text_delta","text":"\ude00!"}']
+    events = [f'{{"type":"content_block_delta","index":0,"delta":{piece}}}\n'.encode() for piece in pieces]
+    printed = turnlog.ok("wire", "deltas", "-", "--provider", "anthropic", stdin=b"".join(events)).json_lines
+    assert [delta["content"] for delta in printed] == ["Hi ", "\U0001f600!"]
+
+
 @pytest.mark.parametrize("command", ["aggregate", "deltas"])
 def test_events_that_are_nested_too_deeply_are_refused(turnlog: Command, command: str) -> None:
     """In one line, and no word of what reads them."""

@@ -211,7 +211,7 @@ class Calls:
 
         Args:
             call: the id of the call.
-            events: the raw events, as they came.
+            events: the raw events, as they came, each as bytes: make some of what could still change, as a `bytearray`.
             response: what they add up to.
             continues: the turn to continue; by default the one that the call went on from.
             bookmark: as for `TurnLog.add_turn`.

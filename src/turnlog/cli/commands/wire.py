@@ -20,6 +20,7 @@ from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.targets import new_file
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.model import Spelling, parse_tools, parse_window
+from turnlog.model.cut_characters import CutCharacters
 from turnlog.providers.wire import events_in
 
 app = App(
@@ -124,10 +125,11 @@ def deltas(
     events
         A file with the events of a stream, a JSON value a line, or one whole reply; - reads standard input.
     """
-    adapter = providers.get(provider)
+    # One reader for all of them, as in a run: an event can go on with what others began, even within a character.
+    reader, cut = providers.get(provider).reader(), CutCharacters()
     with _not_too_deep():
         for event in _events_as_they_come(events):
-            write_json_lines(adapter.deltas(event))
+            write_json_lines(reader.add(cut.joined(event)))
             sys.stdout.flush()
 
 
