@@ -106,19 +106,19 @@ def schemas(message: Message) -> None:
 
 
 def describes(message: Message) -> None:
-    """Describe a tool in as many characters as are given, and its parameters too, behind one that says little."""
+    """Describe a tool in as many characters as are given, and its parameters too; with titles as long."""
     if message["method"] != "tools/list":
         return plain(message)
     text = "x" * int(sys.argv[2])
     schema = {
         "type": "object",
         "properties": {
-            "description": {"type": "string", "description": text},
+            "description": {"type": "string", "description": text, "title": text},
             "default": {"anyOf": [{"type": "null"}, {"description": text}], "default": {"description": text}},
         },
         "examples": [{"description": text}],
     }
-    return answer(message, tools=[tool("go", description=text, inputSchema=schema), tool("bare")])
+    return answer(message, tools=[tool("go", description=text, title=text, inputSchema=schema), tool("bare")])
 
 
 def leaks(message: Message) -> None:

@@ -100,25 +100,25 @@ def test_long_instructions_are_cut_and_that_is_told(log: TurnLog) -> None:
 
 
 def test_long_descriptions_of_tools_are_cut_and_that_is_told(log: TurnLog) -> None:
-    """Of a tool and of its parameters, wherever a schema has them; what is no description stays as it is."""
+    """And titles, of a tool and of its parameters, wherever a schema has them; what is neither stays as it is."""
     most = DESCRIPTION_CHARACTERS_MAX
     register_odd(log, "describes", str(most + 1))
     told: list[RunEvent] = []
     result = run(log, Scripted(say("Yes.")), servers=["odd"], on_event=told.append)
     assert notes(told) == [
         "MCP server 'odd': what is said of its tool 'go' is too long: only the first 10000 characters of a description"
-        " are offered"
+        " or a title are offered"
     ]
     [listed, _] = log.calls.tools(result.calls[0])
     end = "\n\n[Cut here: this is the first 10,000 of 10,001 characters.]"
-    assert listed.description == "x" * most + end
+    assert (listed.description, listed.title) == ("x" * most + end, "x" * most + end)
     schema = msgspec.json.decode(listed.input_schema)
     text = "x" * (most + 1)
     described = {"description": "x" * most + end}
     assert schema == {
         "type": "object",
         "properties": {
-            "description": {"type": "string", **described},
+            "description": {"type": "string", **described, "title": "x" * most + end},
             "default": {"anyOf": [{"type": "null"}, described], "default": {"description": text}},
         },
         "examples": [{"description": text}],

@@ -1,4 +1,4 @@
-"""How much a model is given of the instructions of an MCP server, and of each description of a tool and in its schema.
+"""How much a model is given of the instructions of an MCP server, and of descriptions and titles of its tools.
 
 How many tools there are, and what else is in their schemas, is not bounded here.
 """
@@ -14,7 +14,7 @@ INSTRUCTIONS_CHARACTERS_MAX = 16_384
 """How much of the instructions of a server a model is given."""
 
 DESCRIPTION_CHARACTERS_MAX = 10_000
-"""How much of the description of a tool a model is given, and of each one in its schema."""
+"""How much of the description and of the title of a tool a model is given, and of each one in its schema."""
 
 _MAPS = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
 """Keywords whose value has a schema under each name (JSON Schema 2020-12, Core §10.2 and §10.3)."""
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def with_descriptions_cut(schema: Raw) -> Raw:
-    """Return a JSON Schema, with what is too long of its descriptions cut; all else as it was.
+    """Return a JSON Schema, with what is too long of its descriptions and titles cut; all else as it was.
 
     Raises:
         ValueError: it is nested too deeply.
@@ -62,7 +62,7 @@ def _keyword(name: str, value: Raw) -> Raw:
     text = bytes(value)
     if len(text) <= DESCRIPTION_CHARACTERS_MAX or name in _VALUES:
         return value
-    if name == "description" and text[:1] == b'"':
+    if name in ("description", "title") and text[:1] == b'"':
         said = decode_string(text)
         return value if len(said) <= DESCRIPTION_CHARACTERS_MAX else Raw(_encode(cut(said, DESCRIPTION_CHARACTERS_MAX)))
     if name in _MAPS and text[:1] == b"{":

@@ -284,7 +284,7 @@ class Server:
             if tool != whole:
                 notes.append(
                     f"{self._label}: what is said of its tool {own!r} is too long: only the first"
-                    f" {DESCRIPTION_CHARACTERS_MAX} characters of a description are offered"
+                    f" {DESCRIPTION_CHARACTERS_MAX} characters of a description or a title are offered"
                 )
             found[name] = own, tool
         name = tool_name(self.meta.name, READ_RESOURCE)
@@ -321,14 +321,15 @@ def _tool(name: str, listed: ListedTool) -> Tool:
 
 
 def _bounded(tool: Tool) -> Tool:
-    """Return a tool with what is too long of its descriptions cut, the same one where nothing is.
+    """Return a tool with what is too long of its descriptions and titles cut, the same one where nothing is.
 
     Raises:
         ValueError: its schema is nested too deeply.
     """
     description = cut(tool.description, DESCRIPTION_CHARACTERS_MAX)
+    title = None if tool.title is None else cut(tool.title, DESCRIPTION_CHARACTERS_MAX)
     schema = with_descriptions_cut(tool.input_schema)
-    return msgspec.structs.replace(tool, description=description, input_schema=schema)
+    return msgspec.structs.replace(tool, description=description, title=title, input_schema=schema)
 
 
 def _reading(name: str, server: str, resources: Sequence[ServerResource]) -> Tool:
