@@ -151,6 +151,8 @@ class _Reader:
         self.sessions: dict[str, _Document] = {}
         self.messages: dict[str, _Message] = {}
         self._others: list[tuple[_Document, str | None]] = []
+        self._earlier: list[tuple[_Document, str]] = []
+        """Messages and sessions that came again, each with the session that it is or is of."""
         self._session: str | None = None
         """The session of the document before."""
         self._started: dict[str, int] = {}
@@ -165,12 +167,12 @@ class _Reader:
         elif session is not None and id is not None and document.text("role") is not None:
             own = self._message(id, session)
             if own.document is not None:
-                self._others.append((own.document, session))
+                self._earlier.append((own.document, session))
                 self._builder.problem(document.given.place, f"message {id!r} comes twice: the last one counts")
             own.document = document
         elif id is not None and (id.startswith("ses_") or "projectID" in document.record):
             if id in self.sessions:
-                self._others.append((self.sessions[id], id))
+                self._earlier.append((self.sessions[id], id))
                 self._builder.problem(document.given.place, f"session {id!r} comes twice: the last one counts")
             self.sessions[id] = document
             session = id
@@ -200,6 +202,9 @@ class _Reader:
             self._take_session(name, start, sidechain=parents[name] is not None)
             if document is not None:
                 self._event(document, "session", self._first.get(name), name)
+        for document, session in self._earlier:
+            kind = "session" if document.text("role") is None else "message"
+            self._event(document, kind, self._first.get(session), session)
         for document, session in self._others:
             self._other(document, session)
 

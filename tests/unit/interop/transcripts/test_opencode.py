@@ -187,6 +187,21 @@ def test_part_that_is_there_twice_is_in_its_turn_once(path: Path) -> None:
     check_erasing("opencode", path, "x y", path.parent)
 
 
+@pytest.mark.parametrize("id", ["ses_a", "msg_2"])
+def test_earlier_version_of_a_session_or_a_message_is_an_event_of_its_kind(path: Path, id: str) -> None:
+    """It is told that it came again, and nothing else of it."""
+    [given] = [each for each in SESSION if each["id"] == id]
+    path.write_bytes(written([*SESSION, given | {"more": "said later"}]))
+    kind = "session" if id.startswith("ses_") else "message"
+    with TurnLog.open("memory://") as log:
+        report = take(log, "opencode", path)
+        again = f"{kind} {id!r} comes twice: the last one counts"
+        assert report.problems == (Problem(place=len(SESSION) + 1, what=again),)
+        payloads = [log.payload(each.header.id) or b"" for each in log.events(topics=[f"opencode.{kind}"])]
+        of_it = [payload for payload in payloads if json.loads(payload)["id"] == id]
+        assert [b"said later" in payload for payload in of_it] == [True, False]
+
+
 def test_exported_session_is_the_same_turns(path: Path) -> None:
     """As its documents are, where these were imported before or after."""
     with TurnLog.open("memory://") as log:
