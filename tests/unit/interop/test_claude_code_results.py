@@ -252,6 +252,15 @@ def test_file_of_a_nested_sub_agent_continues_the_call_in_the_file_of_the_other(
     ]
 
 
+def test_file_of_a_sub_agent_continues_the_call_beside_it_and_no_copy(tmp_path: Path, log: TurnLog) -> None:
+    """Another file that was imported since may have a row of the same uuid, which says something else."""
+    for said, name in (("here", "s.jsonl"), ("elsewhere", "copy/s.jsonl")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        imported(log, tmp_path, user("u", None, "q"), says("a", "u", "m", said, call("A", "Look.")), name=name)
+    agent = user("s", None, "Look.", isSidechain=True, agentId="1")
+    assert imported(log, tmp_path, agent, name="agent-1.jsonl") == [["q", "here", "+A", "Look."]]
+
+
 def test_sub_agent_that_comes_before_its_session_is_a_thread_of_its_own_and_reported(
     tmp_path: Path, log: TurnLog
 ) -> None:

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from itertools import chain, pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -23,9 +24,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from turnlog.errors import FormatError
-from turnlog.interop.claude_code.lines import Row
+from turnlog.events.times import parse_time
+from turnlog.interop.claude_code.lines import Row, event_id_of
 from turnlog.interop.folders import leads_out
-from turnlog.interop.marked import begins, digest_of, is_text, text_pieces, unmarked
+from turnlog.interop.marked import begins, digest_of, is_text, text_of, text_pieces, unmarked
 from turnlog.interop.texts import file_lines
 from turnlog.model.json_text import UNREADABLE
 
@@ -340,6 +342,7 @@ class _Said(Struct):
 class _Line(Struct):
     uuid: str | None = None
     session: str | None = msgspec.field(default=None, name="sessionId")
+    timestamp: Raw = _NULL
     message: _Said | None = None
     result: Raw = msgspec.field(default=_NULL, name="toolUseResult")
 
@@ -348,15 +351,22 @@ class _Result(Struct):
     agent: str | None = msgspec.field(default=None, name="agentId")
 
 
+class _Start(NamedTuple):
+    """The row of a call that starts a sub-agent: its uuid, and the event that it is."""
+
+    uuid: str
+    event_id: str
+
+
 class _Started(NamedTuple):
-    """The uuids of the rows of a file that start sub-agents.
+    """The rows of a file that start sub-agents.
 
     By the sub-agent's id, where a result names it; and by session, if the row names one, and prompt: the first of those
     that no result names another sub-agent of, else the first.
     """
 
-    agents: Mapping[str, str]
-    prompts: Mapping[tuple[str, bytes], str]
+    agents: Mapping[str, _Start]
+    prompts: Mapping[tuple[str, bytes], _Start]
 
 
 _line = msgspec.json.Decoder(_Line)
@@ -380,21 +390,26 @@ def started_elsewhere(path: Path, rows: Sequence[Row]) -> list[Row]:
         return list(rows)
     own = path.absolute()
     files = (*(folder / f"{session}.jsonl" for folder in own.parents[:3]), *sorted(own.parent.glob("agent-*.jsonl")))
-    others = [file for file in files if file != own and not leads_out(file, file.parent)]
     named = _NAME.fullmatch(path.name)
     agent = rows[first].agent or ("" if named is None else named[1])
     names = [(of, prompt) for of in (session, "") for prompt in prompts]
+    others = [file for file in files if file != own]
     calls = chain(
         (_started_in(file).agents.get(agent) for file in others),
         (_started_in(file).prompts.get(name) for file in others for name in names),
     )
-    uuid = next((found for found in calls if found is not None), None)
-    return [replace(row, parent_uuid=uuid) if index == first else row for index, row in enumerate(rows)]
+    start = next((found for found in calls if found is not None), None)
+    if start is None:
+        return list(rows)
+    begun = replace(rows[first], parent_uuid=start.uuid, parent_event=start.event_id)
+    return [begun if index == first else row for index, row in enumerate(rows)]
 
 
 def _started_in(file: Path) -> _Started:
-    """Return which rows of a file start sub-agents; none where it cannot be read."""
+    """Return which rows of a file start sub-agents; none where it cannot be read, or is a link to elsewhere."""
     try:
+        if leads_out(file, file.parent):
+            return _Started({}, {})
         status = file.stat()
         return _started_in_state(file, status.st_ino, status.st_size, status.st_mtime_ns)
     except (OSError, FormatError):
@@ -403,7 +418,7 @@ def _started_in(file: Path) -> _Started:
 
 @lru_cache(maxsize=1024)  # each file of a folder of sub-agents looks into all the others
 def _started_in_state(file: Path, *state: int) -> _Started:  # noqa: ARG001 - tells states apart
-    calls: list[tuple[str | None, tuple[str, bytes], str]] = []
+    calls: list[tuple[str | None, tuple[str, bytes], _Start]] = []
     agents: dict[str, str] = {}
     for line in file_lines(file):
         if b'"prompt"' not in line and b'"toolUseResult"' not in line:
@@ -416,11 +431,13 @@ def _started_in_state(file: Path, *state: int) -> _Started:  # noqa: ARG001 - te
             continue
         for block in blocks:
             if read.uuid is not None and (prompt := prompt_of(block)) is not None:
-                calls.append((block.id, (read.session or "", prompt), read.uuid))
+                time = parse_time(text_of(read.timestamp))
+                start = _Start(read.uuid, event_id_of(time, sha256(line).hexdigest()))
+                calls.append((block.id, (read.session or "", prompt), start))
         if agent is not None and (answered := _only_result(blocks)) is not None:
             agents.setdefault(agent, answered)
     named = set(agents.values())
     calls.sort(key=lambda call: call[0] in named)
-    prompts = {name: uuid for _, name, uuid in reversed(calls)}
-    uuids = {id_: uuid for id_, _, uuid in reversed(calls)}
-    return _Started({agent: uuids[id_] for agent, id_ in agents.items() if id_ in uuids}, prompts)
+    prompts = {name: start for _, name, start in reversed(calls)}
+    starts = {id_: start for id_, _, start in reversed(calls)}
+    return _Started({agent: starts[id_] for agent, id_ in agents.items() if id_ in starts}, prompts)

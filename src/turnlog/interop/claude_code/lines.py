@@ -73,6 +73,8 @@ class Row:
         is_error: the row tells of a failed call of the model.
         redacted: how many of which kind redaction hooks took out of the payload.
         redacted_content: how many of which kind they took out of the content of the message.
+        parent_event: the event of the row that it continues, as it was imported if no hook took something out of it,
+            where that row was looked up in another file.
     """
 
     number: int
@@ -94,6 +96,7 @@ class Row:
     message: MessageRow | None
     redacted: Mapping[str, int]
     redacted_content: Mapping[str, int]
+    parent_event: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,6 +158,11 @@ def read_session_file(path: Path, redaction: Redaction = NOTHING) -> SessionFile
     )
 
 
+def event_id_of(time: datetime | None, digest: str, ordinal: int = 0) -> str:
+    """Return the id of a line's event, given its time, the digest of its bytes and how often these came before."""
+    return derived_id(time, FORMAT, digest, str(ordinal))
+
+
 def is_of_session(line: bytes) -> bool:
     """Tell whether a line is one of a session file of Claude Code."""
     try:
@@ -211,7 +219,7 @@ class _LineReader:
         of_payload = [not own or payload == self._minified for own in of_content]
         return Row(
             number=self._number,
-            event_id=derived_id(time, FORMAT, digest, str(ordinal)),
+            event_id=event_id_of(time, digest, ordinal),
             topic=f"{FORMAT}.{topic_name(self.type)}",
             type=UNKNOWN_TYPE if self.type is None else self.type,
             payload=payload if self._exact is None else self._exact,

@@ -110,7 +110,18 @@ class Session(Source[Known, Details]):
                     )
                 parents[turn] = tuple(parent.id for parent in event.header.parents)
             lines[index] = turn
-        return Known(lines=lines, parents=parents, found=_find(transaction, set(self.links.missing.values())))
+        return Known(lines=lines, parents=parents, found=self._found(transaction))
+
+    def _found(self, transaction: ReadTransaction) -> dict[str, str | None]:
+        """Return the turns of the rows of other files that the file refers to, by uuid: see `Known`."""
+        found: dict[str, str | None] = {}
+        missing = self.links.missing
+        for index, uuid in missing.items():
+            event_id = self.file.rows[index].parent_event
+            recorded = None if event_id is None else transaction.event(event_id)
+            if recorded is not None and _meta(recorded).uuid == uuid:
+                found[uuid] = recorded.header.cited("turn")
+        return found | _find(transaction, set(missing.values()) - found.keys())
 
     def prepare(self, place: Place, known: Known) -> Work[Details]:
         """Settle what is to be recorded, each payload placed when its step is taken."""
