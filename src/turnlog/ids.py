@@ -27,6 +27,8 @@ _ROLLBACK_MS = 10_000
 """How far the clock may go back before ids no longer ascend. Up to there they go on from the last one."""
 
 ID_CHARACTERS = 25
+_TIME_CHARACTERS = 9
+"""Ids of one millisecond begin with at most two texts of so many characters."""
 ID_LAST = "f5lxx1zz5pnorynqglhzmsp33"
 """The last id of all, in stored form: 2**128 - 1."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -158,5 +160,17 @@ def derived_id(time: datetime | None, *names: str | Iterable[bytes | memoryview]
         for piece in pieces:
             digest.update(piece)
     tail = int.from_bytes(digest.digest()[:10])
-    ms = min(max((time - _EPOCH) // timedelta(milliseconds=1), 0), _MS_MAX) if time else 0
-    return str(Scru128Id(ms << 80 | tail))
+    return str(Scru128Id(_ms_of(time) << 80 | tail))
+
+
+def starts_at(time: datetime) -> list[str]:
+    """Return what ids that were derived for a time begin with, one or two texts; those of some milliseconds do."""
+    from scru128 import Scru128Id  # noqa: PLC0415 - as above
+
+    first = _ms_of(time) << 80
+    both = (str(Scru128Id(each))[:_TIME_CHARACTERS] for each in (first, first | (1 << 80) - 1))
+    return list(dict.fromkeys(both))
+
+
+def _ms_of(time: datetime | None) -> int:
+    return min(max((time - _EPOCH) // timedelta(milliseconds=1), 0), _MS_MAX) if time else 0

@@ -11,7 +11,7 @@ import scru128
 
 from turnlog import ids
 from turnlog.errors import MetaError, StoreError
-from turnlog.ids import ID_LAST, derived_id, is_id, new_id, parse_id, time_of_id
+from turnlog.ids import ID_LAST, derived_id, is_id, new_id, parse_id, starts_at, time_of_id
 from turnlog.sources import Sources
 
 KNOWN = "036z951mhjikzik2gsl81gr7l"
@@ -180,3 +180,12 @@ def test_last_id_is_the_largest_number() -> None:
     """Of 128 bits."""
     assert str(scru128.Scru128Id((1 << 128) - 1)).lower() == ID_LAST
     assert int(ID_LAST, 36) == (1 << 128) - 1
+
+
+@pytest.mark.parametrize("ms", [0, 1, 1_770_738_110_049, 1_770_738_110_050, 9_000_000_000_000])
+def test_derived_ids_begin_as_their_time_says(ms: int) -> None:
+    """With one of two texts at most, whatever they stand for."""
+    said = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
+    starts = starts_at(said)
+    assert len(starts) in (1, 2)
+    assert all(derived_id(said, str(name)).startswith(tuple(starts)) for name in range(100))

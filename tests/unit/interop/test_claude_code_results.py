@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turnlog import TurnLog
+from turnlog.model import Usage
 
 Row = dict[str, Any]
 
@@ -473,3 +474,41 @@ def test_result_that_a_head_lacks_is_reported(
         }
         lacking = {name for window in windows for name in results if f"+{name}" in window and f"={name}" not in window}
         assert lacking == told
+
+
+@pytest.mark.parametrize("files", [["s.jsonl"] * 2, ["s.jsonl", "copy.jsonl"]])
+def test_usage_of_a_copied_message_counts_once(tmp_path: Path, log: TurnLog, files: list[str]) -> None:
+    """A copy under new uuids is turns of its own, in the same file or another; one that says more has the rest."""
+    copies = [
+        [
+            user(f"u{copy}", None, "q"),
+            says(f"a{copy}", f"u{copy}", "m", "a"),
+            says(f"b{copy}", f"a{copy}", "m", f"b{copy}"),
+        ]
+        for copy in ("x", "y")
+    ]
+    for output, row in zip((1, 20, 1, 50), (row for copy in copies for row in copy[1:]), strict=True):
+        row["message"] |= {"usage": {"input_tokens": 500, "output_tokens": output}, "stop_reason": "end_turn"}
+        row |= {"requestId": "r", "timestamp": "2026-02-10T15:41:50.049Z"}
+    reports = []
+    for number, name in enumerate(files, 1):
+        rows = [row for copy in copies[:number] for row in copy] if len({*files}) == 1 else copies[number - 1]
+        path = tmp_path / name
+        path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+        reports.append(log.import_claude_code(path))
+    total = log.feeds.total_usage()
+    assert (total.replies, total.usage) == (2, Usage(input_tokens=500, output_tokens=50))
+    copied = "1 reply is a copy of one that was counted, by their ids: without the usage that was copied with it"
+    assert [[problem.what for problem in report.problems] for report in reports] == [[], [copied]]
+    assert log.import_claude_code(path).turns_added == 0
+
+
+def test_usage_of_messages_that_happen_to_have_one_id_is_counted(tmp_path: Path, log: TurnLog) -> None:
+    """Of other requests."""
+    took = {"usage": {"input_tokens": 5, "output_tokens": 1}, "stop_reason": "end_turn"}
+    rows = [user("u", None, "q")]
+    for name in ("a", "b"):
+        rows.append({**says(name, "u", "m", name), "requestId": name})
+        rows[-1]["message"] |= took
+    imported(log, tmp_path, *rows)
+    assert log.feeds.total_usage().usage == Usage(input_tokens=10, output_tokens=2)

@@ -10,6 +10,7 @@ from turnlog.digest import pieces_digest
 from turnlog.ids import derived_id
 from turnlog.interop.claude_code.chains import TurnRows
 from turnlog.interop.claude_code.content import API, PROVIDER, blocks_of
+from turnlog.interop.claude_code.counted import Counts
 from turnlog.interop.claude_code.lines import FORMAT, Row
 from turnlog.interop.claude_code.report import LineMeta
 from turnlog.interop.marked import in_pieces, whole
@@ -25,12 +26,14 @@ ERROR_CHARACTERS_MAX = 2000
 T = TypeVar("T")
 
 
-def turn_draft(rows: Sequence[Row], turn: TurnRows) -> tuple[TurnDraft, Payload]:
+def turn_draft(rows: Sequence[Row], turn: TurnRows, counted: Counts) -> tuple[TurnDraft, Payload]:
     """Return the draft of a turn, with its id, and its payload. What the turn continues must have an id already.
 
     The id stands for the first row's uuid, the message id, the content and the parent: the same turn in a copy of the
     file, under another session, is the same turn; an edited one is another. So is that of a message which was whole in
     the copy, and in the middle when the file was imported.
+
+    What its message took is counted once: `counted` has what each turn of the message has of it, and gets the rest.
     """
     parts = [(row, row.message) for row in (rows[index] for index in turn.rows) if row.message is not None]
     first, message = parts[0]
@@ -42,8 +45,16 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> tuple[TurnDraft, Payload]
     redacted: Counter[str] = Counter()
     for row, _ in parts:
         redacted.update(row.redacted_content)
+    own_id = derived_id(first.time, FORMAT, *names)
+    request_id = _first(row.request_id for row, _ in parts)
+    turns = {} if message.id is None else counted.setdefault((message.id, request_id), {})
+    before = [took for other, took in turns.items() if other != own_id]
+    if turn.goes_on is not None and not before:  # what it goes on with was erased, or is sealed
+        before = [_usage(rows, turn.goes_on)]
+    usage = not_counted(_usage(rows, turn), before)
+    turns.setdefault(own_id, usage)
     draft = TurnDraft(
-        id=derived_id(first.time, FORMAT, *names),
+        id=own_id,
         payload=b"",
         continues=() if parent is None else (parent,),
         bookmark=False,
@@ -52,7 +63,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> tuple[TurnDraft, Payload]
             model=_first(part.model for _, part in parts),
             provider=PROVIDER if by_model else None,
             api=API if by_model else None,
-            usage=not_counted(_usage(rows, turn), [] if turn.goes_on is None else [_usage(rows, turn.goes_on)]),
+            usage=usage,
             stop_reason=_first(part.stop_reason for _, part in reversed(parts)),
             error=_error(whole(marked)) if any(row.is_error for row, _ in parts) else None,
             origin=Origin(
@@ -61,7 +72,7 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> tuple[TurnDraft, Payload]
                 session=_first([first.session]),
                 timestamp=_first([first.timestamp]),
                 message_id=_first([message.id]),
-                request_id=_first(row.request_id for row, _ in parts),
+                request_id=request_id,
                 sidechain=first.sidechain,
                 meta=first.is_meta,
             ),
@@ -69,6 +80,11 @@ def turn_draft(rows: Sequence[Row], turn: TurnRows) -> tuple[TurnDraft, Payload]
         ),
     )
     return draft, payload
+
+
+def is_copy(rows: Sequence[Row], turn: TurnRows, draft: TurnDraft) -> bool:
+    """Return whether a turn has less than its rows say of what its message took, for another one has it."""
+    return draft.meta.usage != _usage(rows, turn)
 
 
 def event_draft(row: Row) -> EventDraft:

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 from turnlog.errors import CorruptionError
 from turnlog.events import Recorded
 from turnlog.interop.claude_code.chains import Links, TurnRows, group, link
-from turnlog.interop.claude_code.drafts import event_draft, turn_draft
+from turnlog.interop.claude_code.counted import Counted, Counts
+from turnlog.interop.claude_code.drafts import event_draft, is_copy, turn_draft
 from turnlog.interop.claude_code.going_on import started_elsewhere
 from turnlog.interop.claude_code.lacking import lacking
 from turnlog.interop.claude_code.lines import FORMAT, Row, SessionFile, is_of_session, read_session_file
@@ -35,11 +36,13 @@ class Known:
         lines: the turn of each line that is in the log, None for none, by index of its row.
         parents: what the turns of these lines continue.
         found: the turn of each uuid that the file lacks and another file brought, None for a row that has no turn.
+        counted: the turns of each message, whatever file brought them, and what each has of its usage.
     """
 
     lines: Mapping[int, str | None]
     parents: Mapping[str, tuple[str, ...]]
     found: Mapping[str, str | None]
+    counted: Counts
 
 
 class Details(Struct, frozen=True, kw_only=True):
@@ -97,6 +100,7 @@ class Session(Source[Known, Details]):
         """Read what the log has of the file: its lines, and the rows of other files that it refers to."""
         lines: dict[int, str | None] = {}
         parents: dict[str, tuple[str, ...]] = {}
+        counted = Counted()
         for index, row in enumerate(self.file.rows):
             recorded = transaction.event(row.event_id)
             if recorded is None:
@@ -109,8 +113,12 @@ class Session(Source[Known, Details]):
                         f"event {row.event_id!r} names the turn {turn!r}, which the log does not have"
                     )
                 parents[turn] = tuple(parent.id for parent in event.header.parents)
+                counted.add(event)
             lines[index] = turn
-        return Known(lines=lines, parents=parents, found=self._found(transaction))
+        for index, row in enumerate(self.file.rows):
+            if index not in lines:
+                counted.find(transaction, row)
+        return Known(lines=lines, parents=parents, found=self._found(transaction), counted=counted.turns)
 
     def _found(self, transaction: ReadTransaction) -> dict[str, str | None]:
         """Return the turns of the rows of other files that the file refers to, by uuid: see `Known`."""
@@ -142,11 +150,15 @@ class Session(Source[Known, Details]):
             {i: in_log[turn] for i, turn in known.lines.items() if turn is not None and rows[i].message is not None},
             {uuid: in_log[turn] if turn is not None else None for uuid, turn in known.found.items()},
         )
+        counted = {message: dict(turns) for message, turns in known.counted.items()}
+        had = {turn for turns in counted.values() for turn in turns}
+        copies = 0
         open_until = -1  # the last row of the turns that are begun: the log must not be left with a part of one
         for index, row in enumerate(rows):
             own = turn_rows[index]
             for turn in _without_id(own):
-                draft, payload = turn_draft(rows, turn)
+                draft, payload = turn_draft(rows, turn, counted)
+                copies += turn.goes_on is None and draft.id not in had and is_copy(rows, turn, draft)
                 turn.turn_id = turn_id = draft.id or ""
                 details.turns[turn_id] = draft.continues
                 yield Step(draft=draft, payload=place(payload), line=row.number, whole=False)
@@ -164,6 +176,8 @@ class Session(Source[Known, Details]):
                     turn=own_id,
                     whole=index >= open_until,
                 )
+        if copies:
+            details.problems.append(Problem(place=0, what=_copied(copies)))
         details.problems.extend(lacking(rows, self.links.answers, turn_rows, details.turns))
 
     def report(self, known: Known, works: Sequence[Work[Details]], added: Added) -> TranscriptReport:
@@ -254,6 +268,12 @@ def _partial(replies: int) -> str:
     one = "1 reply says what it took, and not why it"
     said = one if replies == 1 else f"{replies:,} replies say what they took, and not why they"
     return f"{said} stopped: the output tokens can be those of the beginning, and too few"
+
+
+def _copied(replies: int) -> str:
+    one = "1 reply is a copy of one that was counted"
+    said = one if replies == 1 else f"{replies:,} replies are copies of ones that were counted"
+    return f"{said}, by their ids: without the usage that was copied with it"
 
 
 def _orphan(uuid: str, *, is_turn: bool) -> str:
