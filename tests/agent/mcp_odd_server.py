@@ -89,6 +89,17 @@ def answers(message: Message) -> None:
     return send(json.dumps({"jsonrpc": "2.0", "id": message["id"]})[:-1] + f', "result": {sys.argv[2]}}}')
 
 
+def promises(message: Message) -> None:
+    """List a tool with the output schema that is given, and answer a call with the structured content behind that."""
+    match message["method"]:
+        case "tools/list":
+            answer(message, tools=[tool("go", outputSchema=json.loads(sys.argv[2]))])
+        case "tools/call":
+            answer(message, content=[], structuredContent=json.loads(sys.argv[3]))
+        case _:
+            plain(message)
+
+
 def schemas(message: Message) -> None:
     """List a tool with everything that a listing can have."""
     if message["method"] != "tools/list":
@@ -357,7 +368,7 @@ BEHAVIOURS: dict[str, Callable[[Message], None]] = {
     for behaviour in (
         plain, kinds, answers, schemas, pages, names, silent, old, modern, toolless, refuses, garbled, malformed,
         babbles, leaves, starts, describes, quits, tasks, instructs, asks, unlisted, leaks, usurps,
-        half_pairs, splits,
+        half_pairs, splits, promises,
     )
 }  # fmt: skip
 

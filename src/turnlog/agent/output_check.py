@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from time import monotonic
 from typing import Annotated, Any, cast
 
 import jsonschema
@@ -27,6 +28,9 @@ _EXAMPLES_MAX = 5
 
 _SEARCH_S_MAX = 0.25
 """So long may one search for a pattern take that looks around or back."""
+
+_CHECK_S_MAX = 1.0
+"""So long may a check by somebody else's schema take, and one search for a pattern more."""
 
 _UNCHECKED = (ArithmeticError, ValueError, Unresolvable, _regex.error)
 """What is raised where a value cannot be checked, beside too many levels and too long a search."""
@@ -82,6 +86,36 @@ def of_schema_of_type(schema: Mapping[str, Any]) -> Callable[[Any], None]:
             raise OutputError(told(faults))
 
     return check
+
+
+def fault_by(schema: Mapping[str, Any], value: Any) -> str | None:
+    """Return the first thing in which a value does not follow a schema, whoever wrote that, in a line.
+
+    None where it follows it, and where that cannot be told: by what is no schema, or within a second. Which items of a
+    list are the same is not looked at, for that cannot be ended, nor are formats.
+    """
+    try:
+        standard: Any = _jsonschema.validators.validator_for(schema, default=_jsonschema.Draft202012Validator)
+        standard.check_schema(schema)
+        end = monotonic() + _CHECK_S_MAX
+        checks = {**standard.VALIDATORS, **_KEYWORDS, "uniqueItems": _passed_over}
+        keywords = {name: partial(_in_time, check, end) for name, check in checks.items()}
+        validator: Any = _jsonschema.validators.extend(standard, keywords)(schema, registry=_NO_OTHERS)
+        error: Any = next(validator.iter_errors(value), None)
+    except Exception:  # noqa: BLE001 - a check by anybody's schema raises what it likes
+        return None
+    return None if error is None else told([_fault(error)])
+
+
+def _in_time(check: Any, end: float, validator: Any, keyword: Any, instance: Any, schema: Any) -> Generator[Any]:
+    """Check a keyword.
+
+    Raises:
+        TimeoutError: the time is over.
+    """
+    if monotonic() > end:
+        raise TimeoutError
+    yield from check(validator, keyword, instance, schema) or ()
 
 
 def _validator(schema: Mapping[str, Any], keywords: Mapping[str, Any], *, checks_formats: bool) -> Any:

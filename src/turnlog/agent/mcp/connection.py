@@ -33,9 +33,10 @@ from mcp.types import (
 )
 from mcp.types.jsonrpc import CONNECTION_CLOSED, METHOD_NOT_FOUND
 from mcp.types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from msgspec import Raw
 from pydantic import FileUrl, ValidationError
 
-from turnlog.agent.mcp.content import outcome_of
+from turnlog.agent.mcp.conforming import outcome_by
 from turnlog.agent.mcp.exchange import (
     Arrived,
     Dispatcher,
@@ -247,13 +248,13 @@ class Connection:
             raise ToolServerError(why, server=self.name) from error
         return exchange.result
 
-    def outcome(self, result: Result) -> ToolOutcome:
+    def outcome(self, result: Result, output_schema: Raw) -> ToolOutcome:
         """Return the outcome that the result of a call tells of, also without secrets that are split over its texts.
 
         Raises:
-            ValueError: the result cannot be read; see `outcome_of`.
+            ValueError: the result cannot be read; see `outcome_by`.
         """
-        return self._launch.without_split(outcome_of(result))
+        return self._launch.without_split(outcome_by(result, output_schema))
 
     @property
     def logged_in(self) -> bool:

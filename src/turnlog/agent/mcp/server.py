@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Raw
 
 from turnlog.agent.mcp.content import raw_json
 from turnlog.agent.mcp.descriptions import (
@@ -33,6 +34,7 @@ from turnlog.agent.toolbox import ToolOutcome
 from turnlog.errors import ToolServerError
 from turnlog.executors import of_process
 from turnlog.model import ServerMeta, Tool
+from turnlog.model.tools import ABSENT
 from turnlog.registers import SERVER_SEPARATOR
 from turnlog.store.telling import logger
 
@@ -132,7 +134,7 @@ class Server:
             try:
                 connection = await self.ready()
                 result = await self._result(connection, tool, arguments)
-                return await of_process().run_read(connection.outcome, result)
+                return await of_process().run_read(connection.outcome, result, self._output_schema(tool))
             except (ToolServerError, CallRefusedError) as error:
                 return ToolOutcome.error(str(error))
             except TimeoutError as error:
@@ -151,6 +153,10 @@ class Server:
                 why = f"{self._label}: the result cannot be read: {error}"
                 return ToolOutcome.error(why, may_have_had_effects=True)
         return ToolOutcome.error(gone)
+
+    def _output_schema(self, tool: str) -> Raw:
+        """Return the output schema that a tool of the server is listed with."""
+        return next((listed.output_schema for own, listed in self.listing.values() if own == tool), ABSENT)
 
     async def _result(self, connection: Connection, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the result of a tool of the server, or of the one that reads its resources."""
