@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
@@ -9,6 +10,24 @@ HTTP = ("http", "https")
 
 _LABEL_CHARACTERS_MAX = 63
 """The longest part of the name of a host (RFC 1035 §2.3.4)."""
+
+_PASSWORD = re.compile(
+    r"(?P<name>(?:pass(?!file)\w*|pwd|[?&]user|client_secret|scram_(?:client|server)_key|[?&][^=&\s]*%[^=&\s]*)\s*=\s*)"
+    r"(?:.*@[^\s&]*|'(?:[^'\\]|\\.)*'?|[^\s&]*)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Where a URL, or what somebody took for one, has a parameter that may be a secret: by its name, or as that has `%XX`.
+
+The parameter `user` is left out as the user before the host is.
+
+What stands behind it may have an @, which is none of those behind a user then.
+"""
+_ACCOUNT = re.compile(r"(?<=:)(?<!sqlite:)//[^/\s]*@(?!.*@)", re.DOTALL | re.IGNORECASE)
+"""Where a URL has a user and a password."""
+_DOUBTFUL = re.compile(r"(?<=:)(?<!sqlite:)/*[^/\s].*@", re.DOTALL | re.IGNORECASE)
+"""Where what somebody took for a URL may have them."""
+_ASKED = re.compile(r"[?#].+", re.DOTALL)
+"""The query and the fragment of a URL."""
 
 
 def parsed(url: str, schemes: Collection[str] = HTTP) -> SplitResult | None:
@@ -40,3 +59,14 @@ def shown(parts: SplitResult) -> str:
 def shown_server(parts: SplitResult) -> str:
     """Return scheme, host and port of a URL, the rest of which may be secret."""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def shown_text(text: str) -> str:
+    """Return a text that is no URL as an error repeats it: without what may be secret in the URL that was meant."""
+    return _ASKED.sub("…", without_secrets(text))
+
+
+def without_secrets(text: str) -> str:
+    """Return a URL, or a message that has one, without its user and without what could be a password."""
+    text = _PASSWORD.sub(r"\g<name>…", text)
+    return _DOUBTFUL.sub("…", _ACCOUNT.sub("//", text))

@@ -19,7 +19,8 @@ from turnlog.cli.usage import options
 from turnlog.events import Seals
 from turnlog.log import TurnLog
 from turnlog.store.sqlite.opening import file_above
-from turnlog.store.urls import is_postgres, parse_url, without_secrets
+from turnlog.store.urls import is_postgres, parse_url
+from turnlog.web_address import without_secrets
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from turnlog.model import CallError, Delta, LossReport, Response, Tool
 from turnlog.model.cut_characters import CutCharacters
 from turnlog.providers.losses import OnLoss
 from turnlog.providers.reader import RawEvent, ReplyReader, recordable
-from turnlog.web_address import parsed, shown
+from turnlog.web_address import parsed, shown, shown_text
 
 Parameters = Mapping[str, Any]
 """Parameters of a call. `max_tokens`, `temperature`, `top_p`, `stop_sequences` and `tool_choice` (`auto`, `none`,
@@ -87,8 +87,9 @@ class Connection(Struct, frozen=True, kw_only=True):
     provider: str = ""
 
     def __repr__(self) -> str:
-        """Return the connection without its key."""
-        return f"Connection(base_url={self.base_url!r}, timeout_s={self.timeout_s}, retries_max={self.retries_max})"
+        """Return the connection without its key, and without what may be one in its URL."""
+        base_url = None if self.base_url is None else shown_text(self.base_url)
+        return f"Connection(base_url={base_url!r}, timeout_s={self.timeout_s}, retries_max={self.retries_max})"
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -100,7 +101,8 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 def not_a_base_url(adapter: str, connection: Connection) -> ProviderError:
     """Return the error of an endpoint that no URL names."""
-    return ProviderError(f"{adapter}: {connection.base_url!r} is not a base URL: give http(s)://…", provider=adapter)
+    given = shown_text(connection.base_url or "")
+    return ProviderError(f"{adapter}: {given!r} is not a base URL: give http(s)://…", provider=adapter)
 
 
 def shown_who(provider: str, base_url: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnlog.errors import MetaError
 from turnlog.record.secrets import refuse_secrets_in_url
 from turnlog.registers.variables import filled
-from turnlog.web_address import parsed
+from turnlog.web_address import parsed, shown_text
 
 
 def check_url(url: str, *, field: str) -> None:
@@ -26,4 +26,4 @@ def check_address(url: str, *, field: str) -> None:
         MetaError: it is not an address.
     """
     if parsed(filled(url, "1")) is None:
-        raise MetaError(f"{field}: {url!r} is not an address such as https://example.org/v1", field=field)
+        raise MetaError(f"{field}: {shown_text(url)!r} is not an address such as https://example.org/v1", field=field)

@@ -17,23 +17,9 @@ from turnlog.events import Seals
 from turnlog.store.interface import Store
 from turnlog.store.sqlite import SQLiteStore
 from turnlog.store.transactions import SideTables, SyncProjection
+from turnlog.web_address import without_secrets
 
 _FORMS = "sqlite:///PATH, postgresql://… or memory://"
-_PASSWORD = re.compile(
-    r"(?P<name>(?:pass(?!file)\w*|pwd|[?&]user|client_secret|scram_(?:client|server)_key|[?&][^=&\s]*%[^=&\s]*)\s*=\s*)"
-    r"(?:.*@[^\s&]*|'(?:[^'\\]|\\.)*'?|[^\s&]*)",
-    re.IGNORECASE | re.DOTALL,
-)
-"""Where a URL, or what somebody took for one, has a parameter that may be a secret: by its name, or as that has `%XX`.
-
-The parameter `user` is left out as the user before the host is.
-
-What stands behind it may have an @, which is none of those behind a user then.
-"""
-_ACCOUNT = re.compile(r"(?<=:)(?<!sqlite:)//[^/\s]*@(?!.*@)", re.DOTALL | re.IGNORECASE)
-"""Where a URL has a user and a password."""
-_DOUBTFUL = re.compile(r"(?<=:)(?<!sqlite:)/*[^/\s].*@", re.DOTALL | re.IGNORECASE)
-"""Where what somebody took for a URL may have them."""
 _QUOTED = {"%": "%25", "?": "%3F", "#": "%23"}
 """How characters of a path are written that mean something in a URL."""
 BUSY_TIMEOUT_S_MAX = 10**9
@@ -92,12 +78,6 @@ def _check_is_text(url: object) -> None:
     if not isinstance(url, str):
         meant = _meant(without_secrets(str(url))) if isinstance(url, Path) else _FORMS
         raise StoreOpenError(f"{without_secrets(repr(url))} is not a store URL, which is text: give {meant}")
-
-
-def without_secrets(text: str) -> str:
-    """Return a URL, or a message that has one, without its user and without what could be a password."""
-    text = _PASSWORD.sub(r"\g<name>…", text)
-    return _DOUBTFUL.sub("…", _ACCOUNT.sub("//", text))
 
 
 def _meant(shown: str) -> str:

@@ -231,6 +231,7 @@ def test_login_is_by_token(filed: TurnLog, prefix: str) -> None:
     [
         {"url": "localhost:4222"},
         {"url": "nats://user:pass@localhost"},
+        {"url": "nats://user:pass@localhost:99999"},
         {"url": "nats://"},
         {"prefix": "a.>"},
         {"prefix": "a b"},

@@ -361,6 +361,8 @@ def test_endpoint_and_service_are_taken(
     assert services == ["desk", "mine"]
     with pytest.raises(MetaError):
         OpenTelemetry("localhost:4318")
+    with pytest.raises(MetaError, match=r"leave them out, and log in with a header: OTEL_EXPORTER_OTLP_HEADERS"):
+        OpenTelemetry("http://ann:secret@localhost:4318")
     with pytest.raises(MetaError, match="timeout_s"):
         OpenTelemetry("http://localhost:4318", timeout_s=float("inf"))
     with pytest.raises(MetaError) as caught:

@@ -199,16 +199,25 @@ def test_erasure_is_posted_as_an_event(filed: TurnLog, receiver: Receiver) -> No
         "example.com/hook",
         "ftp://example.com",
         "https://",
-        "https://user:pass@example.com",
+        "https://user:s3cret@example.com",
+        "https://user:s3cret@example.com:99999",
+        "https://user:s3/cret@example.com",
+        "https://example.com:99999/?s3cret",
         "https://a:b/",
         "https://a\n",
     ],
 )
 def test_url_is_checked(url: str) -> None:
-    """A password in it would be kept in the feed's name."""
+    """A password in it would be kept in the feed's name, and is not repeated."""
     with pytest.raises(MetaError) as caught:
         Webhook(url)
-    assert "pass@" not in str(caught.value)
+    assert "cret" not in str(caught.value)
+
+
+def test_url_with_a_login_says_what_to_do_instead() -> None:
+    """A webhook signs."""
+    with pytest.raises(MetaError, match=r"leave them out, and sign .*TURNLOG_WEBHOOK_SECRET.*query"):
+        Webhook("https://user:pass@example.com")
 
 
 @pytest.mark.parametrize("secret", ["abc", "whsec_a", "whsec_" + base64.b64encode(bytes(23)).decode(), "whsec_!!!!"])
@@ -228,3 +237,15 @@ def test_no_secret_is_kept(filed: TurnLog, receiver: Receiver, tmp_path: Path) -
     assert "hook" in kept
     assert "verysecret" not in kept
     assert SECRET[6:] not in kept
+
+
+def test_secret_in_the_path_is_not_kept(filed: TurnLog, receiver: Receiver, tmp_path: Path) -> None:
+    """As services have them that make a URL for each customer. Two of these are two feeds all the same."""
+    filed.add_turn("one")
+    keys = ("XqGb1c9ZbT4kUqV6h2pQmN1r", "YqGb1c9ZbT4kUqV6h2pQmN1r")
+    names = [filed.feeds.feed(Webhook(f"{receiver.url}/hooks/T02/{key}/in")).run().name for key in keys]
+    assert [name.partition("/hooks/")[2] for name in names] == ["T02/…5195e441/in", "T02/…fa4f17d4/in"]
+    assert [request.path.split("/")[3] for request in receiver.received] == [*keys]
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("log.db*") if path.is_file())
+    assert [key for key in keys if key.encode() in kept] == []
+    assert {feed.destination for feed in filed.feeds.all()} == {name.removeprefix("webhook:") for name in names}

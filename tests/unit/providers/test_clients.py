@@ -593,11 +593,15 @@ def test_server_that_is_not_there_is_an_error(adapter: Provider, call: Call) -> 
     ("change", "said"),
     [
         ({"base_url": "nowhere"}, "{}: 'nowhere' is not a base URL: give http(s)://\u2026"),
+        (
+            {"base_url": "http://ann:secret@h:99999?key"},
+            "{}: 'http://h:99999\u2026' is not a base URL: give http(s)://\u2026",
+        ),
         ({"base_url": "http://a..b"}, "{}: 'http://a..b' is not a base URL: give http(s)://\u2026"),
         ({"base_url": f"http://{LONG}"}, f"{{}}: 'http://{LONG}' is not a base URL: give http(s)://\u2026"),
         ({"api_key": "a\nb"}, "the API key for {} has a line end or another character that cannot be sent"),
     ],
-    ids=["base URL", "host", "host that is too long when it is encoded", "key"],
+    ids=["base URL", "login", "host", "host that is too long when it is encoded", "key"],
 )
 def test_connection_that_cannot_be_used_is_an_error(
     adapter: Provider, call: Call, change: dict[str, Any], said: str

@@ -11,7 +11,8 @@ from turnlog.cli.output import Screen, note, telling, write_json
 from turnlog.cli.progress import progress_bar
 from turnlog.cli.text import count
 from turnlog.log import TurnLog
-from turnlog.store.urls import parse_url, without_secrets
+from turnlog.store.urls import parse_url
+from turnlog.web_address import without_secrets
 
 
 def copy(

@@ -31,7 +31,8 @@ from turnlog.store.sqlite.opening import SQLITE_MAGIC, Place, look, signature, u
 from turnlog.store.sqlite.schema import APPLICATION_ID, OBJECTS
 from turnlog.store.sqlite.store import PAYLOAD_FOLDER_SUFFIX
 from turnlog.store.sqlite.transactions import SQLiteRead
-from turnlog.store.urls import is_postgres, parse_url, without_secrets
+from turnlog.store.urls import is_postgres, parse_url
+from turnlog.web_address import without_secrets
 
 _WAIT_S = 5.0
 """How long another process that writes is waited for."""

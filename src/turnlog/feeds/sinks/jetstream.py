@@ -22,7 +22,7 @@ from turnlog.feeds.sinks.loop import Loop
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.store import Store
 from turnlog.store.telling import logger
-from turnlog.web_address import parsed, shown_server
+from turnlog.web_address import parsed, shown_server, shown_text
 
 _log = logger("turnlog.feeds")
 
@@ -95,7 +95,7 @@ class JetStream(Sink):
         """
         parts = parsed(url, _SCHEMES)
         if parts is None:
-            raise MetaError(f"{url!r} is not a URL of the form nats://HOST:PORT", field="url")
+            raise MetaError(f"{shown_text(url)!r} is not a URL of the form nats://HOST:PORT", field="url")
         if "@" in parts.netloc:
             raise MetaError(
                 f"the URL has a user or a token in it, which would be kept: leave them out, and {_LOGIN}", field="url"

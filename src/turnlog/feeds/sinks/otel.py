@@ -18,17 +18,17 @@ from typing import Any
 from turnlog.errors import MetaError, MissingPackageError
 from turnlog.events import TURN
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
-from turnlog.feeds.sinks.posting import TIMEOUT_S, Answer, Poster, in_short, parse_endpoint
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Answer, Poster, in_short, parse_endpoint, shown_endpoint
 from turnlog.feeds.sinks.spans import SpanData, Spans
 from turnlog.store import Store
 from turnlog.store.telling import logger
-from turnlog.web_address import shown
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 PATH = "/v1/traces"
 
 _log = logger("turnlog.feeds")
 _JSON = "application/json"
+_LOGIN = "log in with a header: OTEL_EXPORTER_OTLP_HEADERS, such as Authorization=Basic%20…"
 
 _SPANS_BYTES_MAX = 4 * 1024 * 1024
 """Spans are posted when they have so many bytes of texts; a single one may have more. See `PARTS_BYTES_MAX`."""
@@ -65,10 +65,10 @@ class OpenTelemetry(Sink):
         Raises:
             MetaError: the URL is none, or has a password in it; or `timeout_s` is out of bounds.
         """
-        parts = parse_endpoint(endpoint, "endpoint")
+        parts = parse_endpoint(endpoint, "endpoint", instead=_LOGIN)
         if not parts.path.endswith(PATH):
             parts = parts._replace(path=parts.path.rstrip("/") + PATH)
-        self._destination = shown(parts)
+        self._destination = shown_endpoint(parts)
         self._content = content
         self._headers = dict(headers or {})
         self._service = service
@@ -80,7 +80,7 @@ class OpenTelemetry(Sink):
 
     @property
     def destination(self) -> str:
-        """The URL without its query."""
+        """The URL without its query, and without what looks like a secret in its path."""
         return self._destination
 
     @property

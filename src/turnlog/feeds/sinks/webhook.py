@@ -18,16 +18,16 @@ import msgspec
 
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
-from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint, shown_endpoint
 from turnlog.model.long_strings import json_pieces
 from turnlog.store import Store
-from turnlog.web_address import shown
 
 EVENT_TYPE = "turnlog.events"
 
 Form = Literal["json", "ndjson"]
 """How a batch is written: one JSON object, or one event a line."""
 
+_LOGIN = "sign what is posted (TURNLOG_WEBHOOK_SECRET), or give a key in the query (?NAME=KEY), which is not kept"
 _PREFIX = "whsec_"
 _SECRET_BYTES = (24, 64)
 """How many bytes a secret has, at least and at most (Standard Webhooks, Signature scheme)."""
@@ -64,7 +64,7 @@ class Webhook(Sink):
         Raises:
             MetaError: the URL is none, or has a password in it; a secret is none; or `timeout_s` is out of bounds.
         """
-        self._destination = shown(parse_endpoint(url, "url"))
+        self._destination = shown_endpoint(parse_endpoint(url, "url", instead=_LOGIN))
         self._secrets = [parse_secret(secret) for secret in secrets]
         self._form: Form = form
         self._now = now
@@ -72,7 +72,7 @@ class Webhook(Sink):
 
     @property
     def destination(self) -> str:
-        """The URL without its query."""
+        """The URL without its query, and without what looks like a secret in its path."""
         return self._destination
 
     def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the endpoint knows nothing of it
