@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from platformdirs import user_data_path
-from tests.cli.command import STAMP, TIME, Command, clocked_log
+from tests.cli.command import STAMP, TIME, Command, Outcome, clocked_log
 from tests.cli.test_starting import CALLING, loaded
 
 from turnlog import TurnLog
@@ -37,6 +37,13 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+def unreadable(turnlog: Command, *arguments: str, **environment: str) -> Outcome:
+    """Look where the store that is used cannot be read: all is printed, and a script sees it by the exit status."""
+    outcome = turnlog("stores", *arguments, **environment)
+    assert (outcome.status, outcome.stderr) == (1, "")
+    return outcome
 
 
 @pytest.mark.parametrize(
@@ -178,8 +185,9 @@ def test_stores_says_what_keeps_a_store_from_being_read(turnlog: Command) -> Non
             "CREATE VIEW stored_events AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT * FROM n"
         )
     store.close()
+    assert turnlog.ok("stores", "--json").json["store"]["problem"] is None
     turnlog.store.write_text("This is no store.")
-    told = turnlog.ok("stores", "--json").json
+    told = unreadable(turnlog, "--json").json
     assert (told["store"]["exists"], told["store"]["turns"]) == (False, None)
     assert told["store"]["problem"] == f"{str(turnlog.store)!r} is not a turnlog store, nor any SQLite database"
     problems = {Path(other["path"]).name: (other["exists"], other["problem"]) for other in told["others"]}
@@ -187,7 +195,7 @@ def test_stores_says_what_keeps_a_store_from_being_read(turnlog: Command) -> Non
     assert problems["newer.db"][0]
     assert "is of version 99, this turnlog knows" in problems["newer.db"][1]
     assert len(problems) == 2
-    text = turnlog.ok("stores").text
+    text = unreadable(turnlog).text
     assert "there    no\n" in text
     assert "is of version 99, this turnlog knows" in text
 
@@ -202,19 +210,19 @@ def test_stores_says_what_keeps_a_store_from_being_read(turnlog: Command) -> Non
 )
 def test_stores_prints_no_password(turnlog: Command, url: str, exists: bool | None) -> None:
     """Nor where the server cannot be reached, or the URL is malformed: then that is the problem, and no error."""
-    for arguments in (("stores",), ("stores", "--json")):
-        outcome = turnlog.ok(*arguments, TURNLOG_STORE=url.format(PASSWORD))
-        assert PASSWORD not in outcome.text
-    told = turnlog.ok("stores", "--json", TURNLOG_STORE=url.format(PASSWORD)).json
+    text = unreadable(turnlog, TURNLOG_STORE=url.format(PASSWORD)).text
+    printed = unreadable(turnlog, "--json", TURNLOG_STORE=url.format(PASSWORD))
+    assert PASSWORD not in text + printed.text
+    told = printed.json
     assert (told["store"]["engine"], told["store"]["exists"]) == ("postgresql", exists)
     assert told["store"]["problem"]
-    assert "there    cannot be told\n" in turnlog.ok("stores", TURNLOG_STORE=url.format(PASSWORD)).text
+    assert "there    cannot be told\n" in text
 
 
 def test_stores_shows_a_url_as_messages_do(turnlog: Command) -> None:
     """Without its user."""
     shown = "postgresql://localhost:1/logs"
-    told = turnlog.ok("stores", "--json", TURNLOG_STORE="postgresql://ann@localhost:1/logs").json["store"]
+    told = unreadable(turnlog, "--json", TURNLOG_STORE="postgresql://ann@localhost:1/logs").json["store"]
     assert told["url"] == shown
     assert shown in told["problem"]
 

@@ -34,6 +34,9 @@ from turnlog.store.sqlite.transactions import SQLiteRead
 from turnlog.store.urls import is_postgres, parse_url
 from turnlog.web_address import without_secrets
 
+EXIT_UNREADABLE = 1
+"""Exit status where the store that is used cannot be read."""
+
 _WAIT_S = 5.0
 """How long another process that writes is waited for."""
 
@@ -76,19 +79,22 @@ class FoundStore(Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-def stores(*, common: Common = COMMON) -> None:
+def stores(*, common: Common = COMMON) -> int:
     """Say which store is used here and why, what is in it, and what other stores are in the data folder.
 
     Nothing is made or changed. With --json: one value with the chosen store, what chose it (option, environment or
     default), the data folder, and the others.
+
+    Exit status 1 if the store that is used cannot be read.
     """
     choice = chosen_store(common.store)
     chosen = _found(choice.url)
     folder = data_folder().absolute()
     others = [*_stores_in(folder, beside=chosen.path)]
+    status = 0 if chosen.problem is None else EXIT_UNREADABLE
     if common.json:
         write_json({"store": chosen, "chosen_by": choice.by, "data_folder": str(folder), "others": others})
-        return
+        return status
     screen = Screen.of_stdout()
     now = datetime.now(UTC)
     screen.table([[(name, "cyan"), value] for name, value in _facts(screen, choice, chosen, now) if value], cut=False)
@@ -98,6 +104,7 @@ def stores(*, common: Common = COMMON) -> None:
         screen.table([_row(screen, other, now) for other in others])
     screen.line()
     screen.line(("another", "cyan"), f"  {_ANOTHER}")
+    return status
 
 
 def _facts(screen: Screen, choice: Choice, found: FoundStore, now: datetime) -> list[tuple[str, str]]:
