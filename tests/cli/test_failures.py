@@ -505,6 +505,32 @@ class TestBugs:
         named = turnlog("import", "acme", file, PYTHONPATH=path)
         assert (named.status, named.stderr) == (2, failed)
 
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("provider", "list", "--json"),
+            ("import", "{file}", "--json"),
+            ("wire", "prepare", "-", "--provider", "theirs", "--model", "m"),
+        ],
+        ids=" ".join,
+    )
+    def test_what_a_package_prints_is_not_among_what_programs_read(
+        self, turnlog: Command, tmp_path: Path, words: tuple[str, ...]
+    ) -> None:
+        """It is on standard error: what it prints when it is imported, and when it is asked something."""
+        adapter = (
+            "import turnlog.providers.openai_chat as o\nprint('noise')\nclass Theirs(o.OpenAIChat): name = 'theirs'"
+        )
+        install(tmp_path / "site", "theirs_turnlog", adapter, PROVIDERS, theirs=_THEIRS)
+        install(tmp_path / "site", "acme_turnlog", _PRINTING, IMPORTERS, acme="acme_turnlog:Acme")
+        file = tmp_path / "a.jsonl"
+        file.write_text('{"role":"user","message":{"content":[{"type":"text","text":"hi"}]}}\n')
+        window = b'{"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}'
+        outcome = turnlog(*(word.format(file=file) for word in words), stdin=window, PYTHONPATH=f"{tmp_path}/site")
+        assert outcome.status == 0
+        assert set(outcome.stderr.splitlines()) == {"noise"}
+        assert outcome.json_lines
+
     def test_library_without_room_in_memory_is_no_bug(self, turnlog: Command, tmp_path: Path) -> None:
         """The system says it in a way of its own."""
         fault = "libx.so: failed to map segment from shared object"
@@ -531,6 +557,24 @@ turnlog.log.TurnLog.latest = turnlog.log.TurnLog.verify = broken
 """
 
 PROVIDERS, IMPORTERS = "turnlog.providers", "turnlog.importers"
+_PRINTING = """\
+from turnlog.interop.importing import Importer
+
+print("noise")
+
+
+class Acme(Importer):
+    name = "acme"
+    summary = "prints"
+
+    def recognizes(self, path, start):
+        print("noise")
+        return False
+
+    def read(self, path, redaction):
+        raise NotImplementedError
+"""
+"""A format of a package that prints."""
 _THEIRS = "theirs_turnlog:Theirs"
 _ADAPTER = """\
 from contextlib import asynccontextmanager

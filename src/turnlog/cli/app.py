@@ -24,6 +24,7 @@ from turnlog.cli.interrupts import Interrupts, end_at_once, what_stopped
 from turnlog.cli.output import (
     abandon_output,
     check_output,
+    give_back_output,
     go_on_unheard,
     prepare_streams,
     settle_errors,
@@ -165,6 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _status(arguments)
     finally:
+        give_back_output()
         settle_errors()
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from turnlog.cli.failures import UsageError
 from turnlog.cli.json_text import value_of
 from turnlog.cli.opened import OpenedLog
-from turnlog.cli.output import go_on_unheard, note
+from turnlog.cli.output import go_on_unheard, keep_for_programs, note
 from turnlog.cli.redaction import redaction_hooks
 from turnlog.cli.sealing import environment_seals
 from turnlog.cli.stores import is_new_store, store_url
@@ -39,6 +39,11 @@ class Common:
     json: Annotated[
         bool, Parameter(negative=(), help="Print JSON for programs: one value, or one a line for a list.")
     ] = False
+
+    def __post_init__(self) -> None:
+        """Keep standard output for JSON where that is asked for, before anything of others is imported."""
+        if self.json:
+            keep_for_programs()
 
     def open(self, *, create: bool = False, redact: bool = False, seals: Seals | None = None) -> TurnLog:
         """Open the log.

@@ -115,6 +115,34 @@ def go_on_unheard() -> None:
         sys.stdout = _Nowhere()
 
 
+class _ForPrograms:
+    """Stands for standard output that a program reads, which takes bytes alone: what is printed goes to people."""
+
+    def __init__(self, output: TextIO) -> None:
+        self.output = output
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        sys.stderr.writelines(lines)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.output, name)
+
+
+def keep_for_programs() -> None:
+    """Keep standard output for bytes, as of JSON: what anybody prints from now on, as a package of others, is none."""
+    if not isinstance(sys.stdout, _ForPrograms | _Nowhere):
+        sys.stdout = cast("TextIO", _ForPrograms(sys.stdout))
+
+
+def give_back_output() -> None:
+    """Let standard output take text again."""
+    if isinstance(sys.stdout, _ForPrograms):
+        sys.stdout = sys.stdout.output
+
+
 def abandon_output() -> None:
     """Let nothing more be written to a standard output whose reader has gone, not even at the end of the process."""
     _abandon(sys.stdout)

@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from turnlog import providers
 from turnlog.cli.failures import UsageError
 from turnlog.cli.options import COMMON, Common
-from turnlog.cli.output import binary_output, write_json, write_json_lines
+from turnlog.cli.output import binary_output, keep_for_programs, write_json, write_json_lines
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.targets import new_file
 from turnlog.cli.usage import STANDARD_STREAM
@@ -66,7 +66,7 @@ def prepare(  # noqa: PLR0913 - one argument for each option
         standard input. A message may name its turn, provider, api and model. Blocks of types that turnlog does not
         have are native ones of the message's model, or of the one that is asked: as `wire aggregate` prints them.
     """
-    adapter = providers.get(provider)
+    adapter = _adapter(provider)
     request = adapter.prepare_request(
         parse_window(_read(window), own=(adapter.provider, adapter.api, model)),
         () if tools is None else parse_tools(_read(tools)),
@@ -106,7 +106,7 @@ def aggregate(
         A file with the events of a stream, a JSON value a line, or one whole reply; - reads standard input.
     """
     with _not_too_deep():
-        response = providers.get(provider).aggregate(_events(events), model=model)
+        response = _adapter(provider).aggregate(_events(events), model=model)
     write_json(response.to_record(spelling=stop_reasons))
 
 
@@ -126,11 +126,16 @@ def deltas(
         A file with the events of a stream, a JSON value a line, or one whole reply; - reads standard input.
     """
     # One reader for all of them, as in a run: an event can go on with what others began, even within a character.
-    reader, cut = providers.get(provider).reader(), CutCharacters()
+    reader, cut = _adapter(provider).reader(), CutCharacters()
     with _not_too_deep():
         for event in _events_as_they_come(events):
             write_json_lines(reader.add(cut.joined(event)))
             sys.stdout.flush()
+
+
+def _adapter(provider: str) -> providers.Provider:
+    keep_for_programs()  # also without --json
+    return providers.get(provider)
 
 
 def _read(path: Path) -> bytes:
