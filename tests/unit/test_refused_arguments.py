@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from turnlog import AsyncTurnLog, TurnLog
+from turnlog.audit import KeptCheckpoint, Signer, Verifier, parse_place
 from turnlog.errors import InputError, StoreOpenError
 from turnlog.ids import new_id
 from turnlog.model import (
@@ -34,6 +35,8 @@ NONE: Any = None
 FIVE: Any = 5
 TEXT: Any = "text"
 LIST: Any = ["text"]
+SIGNER = Signer.generate("example.org/log")
+KEPT = KeptCheckpoint(size=1, origin="log", root=bytes(32), signatures=(), note="")
 REPLY = Response(content=(Text(text="ok"),), model="m", provider="anthropic", api="messages", stop_reason="end_turn")
 
 
@@ -254,6 +257,54 @@ BESIDE: Refused = {
     "feeds.delivered_to": (lambda log: log.feeds.delivered_to(TEXT), "events: expected a list of texts, .* got str"),
     "consistency_proof": (lambda log: log.audit.consistency_proof("1", 2), "size1: expected int, got str"),
     "consistency_proof 2": (lambda log: log.audit.consistency_proof(1, inf), "size2: expected int, got float"),
+    "checkpoint": (lambda log: log.audit.checkpoint(TEXT), "signer: expected Signer, got str"),
+    "checkpoint origin": (lambda log: log.audit.checkpoint(SIGNER, origin=FIVE), "origin: expected str, got int"),
+    "checkpoint to": (
+        lambda log: log.audit.checkpoint(SIGNER, to=LIST),
+        r"to\[0\]: expected a place, such as turnlog\.audit\.parse_",
+    ),
+    "checkpoint to one": (
+        lambda log: log.audit.checkpoint(SIGNER, to=TEXT),
+        "to: expected a list of places, .* got str",
+    ),
+    "checkpoint known": (
+        lambda log: log.audit.checkpoint(SIGNER, known=[SIGNER]),
+        r"known\[0\]: expected Verifier, got Signer",
+    ),
+    "checkpoint cosigned": (
+        lambda log: log.audit.checkpoint(SIGNER, cosigned=FIVE),
+        "cosigned: expected a function, got int",
+    ),
+    "checkpoint lines": (
+        lambda log: log.audit.checkpoint(SIGNER, cosigned=lambda _: TEXT),
+        "cosigned: expected a list of texts, such as the signature lines of a witness, got str",
+    ),
+    "checkpoint heads": (lambda log: log.audit.checkpoint(SIGNER, heads=TEXT), "heads: expected SignedHeads, got str"),
+    "keep_checkpoints": (
+        lambda log: log.audit.keep_checkpoints(TEXT, every_events=1),
+        "signer: expected Signer, got str",
+    ),
+    "keep_checkpoints to": (
+        lambda log: log.audit.keep_checkpoints(SIGNER, every_events=1, to=TEXT),
+        "to: expected a list of places, .* got str",
+    ),
+    "keep_checkpoints on_error": (
+        lambda log: log.audit.keep_checkpoints(SIGNER, every_events=1, on_error=FIVE),
+        "on_error: expected a function, got int",
+    ),
+    "cosigned": (lambda log: log.audit.cosigned(TEXT, [], []), "checkpoint: expected KeptCheckpoint, got str"),
+    "cosigned lines": (lambda log: log.audit.cosigned(KEPT, TEXT, []), "lines: expected a list of texts, .* got str"),
+    "cosigned witnesses": (
+        lambda log: log.audit.cosigned(KEPT, [], SIGNER.verifier),
+        "witnesses: expected a list of verifiers, got Verifier",
+    ),
+    "publish": (lambda log: log.audit.publish(TEXT, []), "checkpoint: expected KeptCheckpoint, got str"),
+    "publish places": (lambda log: log.audit.publish(KEPT, LIST), r"places\[0\]: expected a place, .* got str"),
+    "prove note": (lambda log: log.audit.prove("main", note=FIVE), "note: expected str, got int"),
+    "prove withheld": (lambda log: log.audit.prove("main", withheld=NONE), "withheld: expected a function, got None"),
+    "parse_place": (lambda _: parse_place(FIVE), "place: expected str, got int"),
+    "signer": (lambda _: Signer.parse(FIVE), "skey_line: expected str, got int"),
+    "verifier": (lambda _: Verifier.parse(FIVE), "vkey_line: expected str, got int"),
     "prove_consistency": (lambda log: log.audit.prove_consistency(NONE, ""), "old_note: expected str, got NoneType"),
 }
 FACADES = {"turns": TURNS, "log": LOG, "registers": REGISTERS, "calls": CALLS, "beside": BESIDE}

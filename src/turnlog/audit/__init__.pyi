@@ -7,6 +7,7 @@ from .heads import SignedHeads
 from .holding import Holds
 from .keeping import CheckpointKeeper
 from .notes import Signer, Verifier
+from .places import Place, parse_place
 from .proof_events import ProvedEvent
 from .proofs import Proof
 from .report import Damage, VerifyReport
@@ -21,6 +22,7 @@ __all__ = [
     "ErasureReport",
     "Holds",
     "KeptCheckpoint",
+    "Place",
     "Proof",
     "ProvedEvent",
     "SignedHeads",
@@ -31,6 +33,7 @@ __all__ = [
     "erasing",
     "holding",
     "holds",
+    "parse_place",
     "retaining",
     "sealing",
     "verify",

@@ -20,14 +20,16 @@ from turnlog.audit.checkpoints import (
 from turnlog.audit.heads import SignedHeads
 from turnlog.audit.keeping import CheckpointKeeper
 from turnlog.audit.notes import Signer, Verifier, parse_note, verify_note
-from turnlog.audit.places import Place
+from turnlog.audit.places import Place, check_places
 from turnlog.audit.proofs import Proof, write_consistency
 from turnlog.audit.proving import Withheld, grow_tree, nothing, prove_consistency, proving
 from turnlog.audit.tree import PAGE_LEAVES, Nodes, Progress, gain, grow, rebuild_tree
 from turnlog.errors import CorruptionError, MetaError, PlaceError, ProofError, TurnlogError
-from turnlog.model.kinds import check_count, check_type
+from turnlog.model.kinds import check_callable, check_count, check_each, check_kind, check_texts, check_type
 from turnlog.projections.checkpoints import CHECKPOINTS, count_below, keep, kept
 from turnlog.store import ReadTransaction, Store, WriteTransaction
+
+_LINES = "the signature lines of a witness"
 
 
 class KeptCheckpoint(Struct, frozen=True, kw_only=True):
@@ -105,11 +107,14 @@ class Audit:
             heads: what was signed last, kept beside the keys: an older copy of the log is not signed again.
 
         Raises:
-            MetaError: there is nothing in the log yet.
+            MetaError: there is nothing in the log yet, or one of the arguments is of another kind.
             CorruptionError: the log was changed since its last checkpoint.
             PlaceError: it is kept in the store, and could not be written to a place. The others have it.
         """
-        own = frozenset((signer.verifier, *known))
+        own = _own(signer, known)
+        to = _checked(origin, to, heads)
+        if cosigned is not None:
+            check_callable(cosigned, "cosigned")
         while True:
             with nullcontext() if heads is None else heads.signing(), self._store.read() as transaction:
                 nodes = Nodes(transaction)
@@ -124,7 +129,7 @@ class Audit:
             gain(self._store, CHECKPOINTS)
             grow(self._store)
         if cosigned is not None:
-            made = with_signatures(made, cosigned(made))
+            made = with_signatures(made, check_texts(cosigned(made), "cosigned", _LINES))
 
         def plan(writing: WriteTransaction) -> None:
             growth.keep(writing)
@@ -200,14 +205,20 @@ class Audit:
             every_s: make one when an event has not been covered for so many seconds.
             at_end: make a last one when the log is closed and any event is not covered; else only if it is due.
             on_error: told of each that fails; without it they are logged to `turnlog.checkpoints`.
+
+        Raises:
+            MetaError: one of the arguments is of another kind, or how often is not said.
         """
+        own = _own(signer, known)
+        to = _checked(origin, to, heads)
+        if on_error is not None:
+            check_callable(on_error, "on_error")
 
         def make() -> int:
             return self.checkpoint(signer, origin=origin, to=to, known=known, heads=heads).size
 
         with self._store.read() as transaction:
             notes = [str(note) for _, note in kept(transaction)]
-        own = frozenset((signer.verifier, *known))
         # The smallest stands first: what is below the last is not opened.
         covered = next((one.size for note in reversed(notes) for one in _believed([note], own)), 0)
         keeper = CheckpointKeeper(
@@ -249,10 +260,13 @@ class Audit:
 
         Raises:
             ProofError: none of the lines is of one of these, or one of them is not a signature of the checkpoint.
+            MetaError: one of the arguments is of another kind.
         """
+        check_kind(checkpoint, KeptCheckpoint, "checkpoint")
+        lines = check_texts(lines, "lines", _LINES)
+        believed = check_each(witnesses, Verifier, "witnesses", "verifiers")
         verified: list[str] = []
         text = parse_note(checkpoint.note).text
-        believed = list(witnesses)
         for line in lines:
             signature = line.removesuffix("\n")
             note = parse_note(f"{text}\n{signature}\n")
@@ -285,9 +299,11 @@ class Audit:
 
         Raises:
             PlaceError: it could not be written to one of them.
+            MetaError: one of the arguments is of another kind.
         """
+        check_kind(checkpoint, KeptCheckpoint, "checkpoint")
         failures: list[str] = []
-        for place in places:
+        for place in check_places(places, "places"):
             try:
                 place.write(checkpoint.size, checkpoint.note)
             except PlaceError as error:
@@ -321,7 +337,11 @@ class Audit:
             UnknownTurnError: there is no such turn or event.
             ProofError: no checkpoint covers it, or the checkpoint is not of the log as it is.
             CorruptionError: what is to be shown is damaged.
+            MetaError: one of the arguments is of another kind.
         """
+        if note is not None:
+            check_type(note, str, "note")
+        check_callable(withheld, "withheld")
         with proving(self._store, event, note=note, thread=thread, calls=calls, withheld=withheld) as parts:
             return parts.whole()
 
@@ -341,6 +361,29 @@ class Audit:
     def rebuild_tree(self, *, progress: Progress | None = None) -> int:
         """Build the kept tree anew from the leaves. Return how many leaves it has."""
         return rebuild_tree(self._store, progress=progress)
+
+
+def _own(signer: Signer, known: Iterable[Verifier]) -> frozenset[Verifier]:
+    """Return one's own keys.
+
+    Raises:
+        MetaError: one of them is none.
+    """
+    check_kind(signer, Signer, "signer")
+    return frozenset((signer.verifier, *check_each(known, Verifier, "known", "verifiers")))
+
+
+def _checked(origin: str | None, to: Iterable[Place], heads: SignedHeads | None) -> tuple[Place, ...]:
+    """Check what else a checkpoint is made with, and return its places.
+
+    Raises:
+        MetaError: one of them is of another kind.
+    """
+    if origin is not None:
+        check_type(origin, str, "origin")
+    if heads is not None:
+        check_kind(heads, SignedHeads, "heads")
+    return check_places(to, "to")
 
 
 def _is_near(transaction: ReadTransaction, nodes: Nodes) -> bool:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from turnlog.audit.report import shown
 from turnlog.errors import ProofError, SigningKeyError
+from turnlog.model.kinds import check_kind
 
 __all__ = [
     "COSIGNATURE",
@@ -107,7 +108,9 @@ class Verifier(Struct, frozen=True):
 
         Raises:
             SigningKeyError: it is malformed, of another kind, or its key id does not fit.
+            MetaError: it is no text.
         """
+        check_kind(vkey_line, str, "vkey_line")
         name, key_id, encoded = _parts(vkey_line.removesuffix("\n"), "a verifier key", "NAME+KEYID+BASE64")
         key = _from_base64(encoded)
         if key is None or not key:
@@ -165,7 +168,9 @@ class Signer:
 
         Raises:
             SigningKeyError: it is malformed, or its key id does not fit. No part of it is repeated.
+            MetaError: it is no text.
         """
+        check_kind(skey_line, str, "skey_line")
         line = skey_line.removesuffix("\n")
         if not line.startswith(_SECRET_PREFIX):
             raise SigningKeyError(f"a private key does not begin with {_SECRET_PREFIX}")

@@ -6,13 +6,15 @@ import os
 import shlex
 import stat
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
 from turnlog.audit import shared_files
 from turnlog.audit.posting import TIMEOUT_S, post
-from turnlog.errors import PlaceError, os_reason
+from turnlog.errors import MetaError, PlaceError, os_reason
 from turnlog.home import in_home
+from turnlog.model.kinds import check_list, check_type
 from turnlog.store.files import FILE_MODE, OWN, make_folders, not_a_file, sync_folder
 from turnlog.web_address import parsed, shown_server
 
@@ -40,7 +42,9 @@ def parse_place(text: str) -> Place:
 
     Raises:
         PlaceError: it names none.
+        MetaError: it is no text.
     """
+    check_type(text, str, "place")
     if text.startswith(("https://", "http://")):
         return Webhook(text)
     if text.startswith("command:"):
@@ -57,6 +61,21 @@ def parse_place(text: str) -> Place:
         raise PlaceError(f"{text!r}: a place is a path, command:… or https://…")
     path = in_home(text, PlaceError)
     return Folder(path) if text.endswith("/") or path.is_dir() else AppendOnlyFile(path)
+
+
+def check_places(given: Iterable[Place], field: str) -> tuple[Place, ...]:
+    """Return the places of a list.
+
+    Raises:
+        MetaError: it is no list, or has something else in it.
+    """
+    such_as = "such as turnlog.audit.parse_place('PATH')"
+    places = check_list(given, field, f"places, {such_as}")
+    for index, place in enumerate(places):
+        if not callable(getattr(place, "write", None)):
+            kind = type(place).__name__
+            raise MetaError(f"{field}[{index}]: expected a place, {such_as}, got {kind}", field=field)
+    return places
 
 
 class Folder:

@@ -43,6 +43,16 @@ def check_kind(value: object, expected: type[T], field: str) -> T:
     return value
 
 
+def check_callable(value: object, field: str) -> None:
+    """Check that a value can be called.
+
+    Raises:
+        MetaError: it cannot.
+    """
+    if not callable(value):
+        raise MetaError(f"{field}: expected a function, got {type(value).__name__}", field=field)
+
+
 def check_count(value: object, field: str, *, least: int = 0) -> int:
     """Return a whole number that is not less than `least`, however large it is.
 

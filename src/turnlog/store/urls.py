@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from turnlog.errors import MetaError, StoreOpenError
 from turnlog.events import Seals
+from turnlog.model.kinds import check_callable
 from turnlog.store.interface import Store
 from turnlog.store.sqlite import SQLiteStore
 from turnlog.store.transactions import SideTables, SyncProjection
@@ -141,8 +142,8 @@ def open_store(
             f"busy_timeout_s: expected 0 to {BUSY_TIMEOUT_S_MAX:,} seconds, got {busy_timeout_s}",
             field="busy_timeout_s",
         )
-    if on_busy is not None and not callable(on_busy):
-        raise MetaError(f"on_busy: expected a function, got {type(on_busy).__name__}", field="on_busy")
+    if on_busy is not None:
+        check_callable(on_busy, "on_busy")
     if seals is not None and not all(callable(getattr(seals, name, None)) for name in _SEALS):
         raise MetaError(
             f"seals: expected the keys of what is sealed, as default_seals(os.environ), got {type(seals).__name__}",
