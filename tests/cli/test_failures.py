@@ -542,6 +542,14 @@ class TestBugs:
         outcome = turnlog("log", PYTHONPATH=str(tmp_path))
         assert (outcome.status, outcome.stderr) == (2, "turnlog: out of memory\n")
 
+    def test_argument_that_is_no_utf_8_is_named(self, turnlog: Command) -> None:
+        """It is one of many; and what cannot be in a URL or a name is not said to be something else."""
+        turnlog.ok("add", "hi")
+        assert turnlog.refused("show", "caf\udce9") == "argument 'caf\\udce9' is not valid UTF-8"
+        unprintable = "characters that cannot be printed"
+        assert unprintable in turnlog.refused("log", "--store", "sqlite:///caf\udce9.db")
+        assert unprintable in turnlog.refused("feed", "jsonl", "caf\udce9")
+
     def test_statuses_are_in_the_help(self, turnlog: Command) -> None:
         """So that scripts can tell them apart."""
         assert "70 when turnlog itself failed" in " ".join(turnlog.ok("--help").text.split())

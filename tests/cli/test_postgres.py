@@ -158,7 +158,7 @@ def test_reader_searches_in_a_file_of_its_own(turnlog: SecretiveCommand, roles: 
             "postgresql://u:{}@h/d?schema=" + 64 * "s",
             "cannot be the schema of a log, give another name: it has more than 63 bytes",
         ),
-        ("postgresql://u:{}@h\x01/d", "it has control characters"),
+        ("postgresql://u:{}@h\x01/d", "it has characters that cannot be printed"),
         ("postgresql://u:{}@nowhere.invalid/d", "cannot be opened: failed to resolve host 'nowhere.invalid'"),
         ("postgresql://u:{}@127.0.0.1:1,127.0.0.1:2/d", "Connection refused"),
         ("postgresql:///d?host=/nowhere&password={}", "'postgresql:///d?host=/nowhere' cannot be opened"),

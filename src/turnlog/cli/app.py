@@ -53,6 +53,9 @@ but what another version of an adapter made; 70 when turnlog itself failed, or a
 was interrupted, 143 or 129 when it was ended by SIGTERM or SIGHUP.
 """
 
+_ARGUMENT_CHARACTERS_MAX = 100
+"""How much of an argument an error repeats at most."""
+
 _FOLDERS = ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
 """Variables that name folders in which turnlog keeps something."""
 
@@ -225,8 +228,9 @@ def _fail_otherwise(error: Exception) -> int:
 
 def _place_of_bytes(tokens: Sequence[str]) -> str | None:
     """Return what is not UTF-8: an argument, or the name of a folder that no argument names."""
-    if any(map(_has_bytes, tokens)):
-        return "an argument"
+    argument = next(filter(_has_bytes, tokens), None)
+    if argument is not None:
+        return f"argument {argument[:_ARGUMENT_CHARACTERS_MAX]!r}"
     folders = {f"the folder in {name}": os.environ.get(name, "") for name in _FOLDERS}
     with suppress(OSError):
         folders["the name of the current folder"] = str(Path.cwd())

@@ -46,7 +46,7 @@ def parse_url(url: str) -> Path | None:
     if "://" not in url:
         raise StoreOpenError(f"{shown!r} is not a store URL, did you mean {_meant(shown)}?")
     if not url.isprintable():
-        raise StoreOpenError(f"{shown!r} is not a store URL: it has control characters")
+        raise StoreOpenError(f"{shown!r} is not a store URL: it has characters that cannot be printed")
     if is_postgres(url):
         return None
     if url.lower().startswith(("postgresql+", "postgres+", "psycopg", "jdbc:")):

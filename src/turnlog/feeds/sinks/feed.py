@@ -88,7 +88,8 @@ class Feed:
         self.name = f"{sink.kind}:{sink.destination}" if name is None else name
         if not self.name.isprintable():
             raise MetaError(
-                f"{self.name!r} is no name for a feed: it has control characters, give it one", field="name"
+                f"{self.name!r} is no name for a feed: it has characters that cannot be printed, give it one",
+                field="name",
             )
         for field, value, least in (("after", after, 0), ("batch", batch, 1), ("attempts", attempts, 1)):
             if value is not None and (type(value) is not int or value < least):
