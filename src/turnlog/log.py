@@ -1151,6 +1151,9 @@ class TurnLog:
         check_one_of(bookmarks, get_args(interop.portable.OnBookmark), "bookmarks")
         check_one_of(registers, ("keep", "trust"), "registers")
         report = interop.portable.restore(self.store, file, self._sources, bookmarks=bookmarks, progress=progress)
+        return self._with_registers(report, registers)
+
+    def _with_registers(self, report: RestoreReport, registers: Literal["keep", "trust"]) -> RestoreReport:
         came_in = set(report.unconfirmed_registers)
         if not came_in:
             return report

@@ -186,6 +186,26 @@ class TestImport:
         message = other.refused("import", "turnlog", stdin=b'{"turnlog_export":1,"events":0}\n')
         assert message == "standard input: line 1: export of version 1, this turnlog knows 2: export it anew"
 
+    @pytest.mark.parametrize("through", ["file", "format", "pipe"])
+    @pytest.mark.parametrize("what", ["cut", "edited", "of a newer version"])
+    def test_what_is_refused_makes_no_store(
+        self, other: Command, out: Path, tmp_path: Path, what: str, through: str
+    ) -> None:
+        """It is checked before there is one."""
+        whole = out.read_bytes()
+        wrong = {
+            "cut": whole[: whole.rindex(b"\n", 0, -1) + 1],
+            "edited": whole.replace(b"text", b"txet", 1),
+            "of a newer version": whole.replace(b'"format":2', b'"format":3', 1),
+        }[what]
+        file = tmp_path / "wrong.jsonl"
+        file.write_bytes(wrong)
+        if through == "pipe":
+            other.refused("import", "turnlog", stdin=wrong)
+        else:
+            other.refused("import", *(["turnlog"] if through == "format" else []), str(file))
+        assert not other.store.exists()
+
     def test_missing_files_are_refused_before_it_begins(self, turnlog: Command, tmp_path: Path) -> None:
         """No store is made for nothing."""
         missing = tmp_path / "none.jsonl"
@@ -296,6 +316,15 @@ class TestTranscripts:
             f"turnlog: passed over {folder / 'private.jsonl'}: a link out of the folder, not followed",
         ]
         assert "0 turns added, 2 known" in turnlog.ok("import", "codex", folder / "rollout.jsonl").text
+
+    def test_what_is_refused_makes_no_store(self, turnlog: Command, folder: Path) -> None:
+        """Nor does a file before which nothing goes in; behind one that does go in it is another matter."""
+        said = turnlog.refused("import", "codex", folder / "notes.txt", folder / "rollout.jsonl")
+        assert said.endswith("no line of it is one; nothing was imported")
+        assert not turnlog.store.exists()
+        said = turnlog("import", "codex", folder / "rollout.jsonl", folder / "notes.txt").stderr
+        assert said.endswith(f"nothing was imported (imported before it: {folder}/rollout.jsonl)\n")
+        assert turnlog.ok("stats", "--json").json["turns"] == 2
 
     def test_report_is_json(self, turnlog: Command, folder: Path) -> None:
         """One value a file."""

@@ -58,11 +58,15 @@ def test_exports_that_they_are_made_of_are_sound(tmp_path: Path, make: hostile_e
 
 @pytest.mark.parametrize("name", ["deep-payload", "header-twice", "control-characters-in-a-bookmark", "two-beginnings"])
 def test_command_says_it_on_one_line(tmp_path: Path, name: str) -> None:
-    """With the name of the file in front, and without control characters."""
+    """With the name of the file in front, without control characters, whether there is a store or not."""
     turnlog = Command(store=tmp_path / "log.db")
     export = FOLDER / f"{name}.jsonl"
     assert turnlog.refused("import", "turnlog", export) == f"{export}: {_refusal(name)}"
-    assert turnlog.ok("stats", "--json").json["events"] == 0
+    assert not turnlog.store.exists()
+    turnlog.ok("add", "here")
+    before = turnlog.ok("stats", "--json").json["events"]
+    assert turnlog.refused("import", "turnlog", export) == f"{export}: {_refusal(name)}"
+    assert turnlog.ok("stats", "--json").json["events"] == before
 
 
 def test_endless_line_is_refused(tmp_path: Path) -> None:

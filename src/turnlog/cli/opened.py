@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO
 
+from turnlog import interop
 from turnlog.cli.output import note
 from turnlog.cli.text import count
 from turnlog.errors import StoreError, TurnlogError, UnknownBookmarkError, UnknownTurnError
 from turnlog.log import TurnLog
 from turnlog.projections.bookmarks import all_bookmarks
 
+if TYPE_CHECKING:
+    from turnlog.interop.portable import OnBookmark, RestoreReport, Survey
+
+Progress = Callable[[int, int], None]
 _ABSENT = re.compile(r"no (turn|bookmark|turn or bookmark) (['\"]).*\2", re.DOTALL)
 _PLACED = re.compile(r"\b(store|log at) ['\"]")
 _COUNTED = re.compile(r"(.+?)[~^@].*", re.DOTALL)
@@ -26,6 +33,15 @@ class OpenedLog(TurnLog):
     """
 
     place = ""
+
+    def import_checked(
+        self, file: BinaryIO, known: Survey | None, *, bookmarks: OnBookmark, progress: Progress | None
+    ) -> RestoreReport:
+        """Import what `export` wrote, as `import_turnlog` does; not checked again where it was for an empty log."""
+        report = interop.portable.restore(
+            self.store, file, self._sources, bookmarks=bookmarks, progress=progress, known=known
+        )
+        return self._with_registers(report, "keep")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

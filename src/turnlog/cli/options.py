@@ -45,7 +45,7 @@ class Common:
         if self.json:
             keep_for_programs()
 
-    def open(self, *, create: bool = False, redact: bool = False, seals: Seals | None = None) -> TurnLog:
+    def open(self, *, create: bool = False, redact: bool = False, seals: Seals | None = None) -> OpenedLog:
         """Open the log.
 
         Args:
@@ -94,7 +94,7 @@ class Common:
         """
         return self.empty() if self.is_new else self.open()
 
-    def empty(self, *, redact: bool | None = None) -> TurnLog:
+    def empty(self, *, redact: bool | None = None) -> OpenedLog:
         """Return an empty log in memory, in place of the one that there is not yet.
 
         Args:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -14,6 +14,7 @@ from cyclopts import App, Parameter
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError, error_said
 from turnlog.cli.filters import ExportChoice, is_one_of
+from turnlog.cli.opened import OpenedLog
 from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import Screen, check_output, json_output, note, noting, telling, write_json
 from turnlog.cli.progress import progress_bar
@@ -21,6 +22,7 @@ from turnlog.cli.redaction import counted, redaction_hooks
 from turnlog.cli.registers import write_register
 from turnlog.cli.targets import new_file
 from turnlog.cli.text import count, one_line
+from turnlog.cli.trial import until_first_append
 from turnlog.cli.turn_options import RedactOptions
 from turnlog.cli.usage import STANDARD_STREAM
 from turnlog.errors import TurnlogError
@@ -28,7 +30,8 @@ from turnlog.interop import exports
 from turnlog.interop.finding import TURNLOG, find
 from turnlog.interop.formats import PLUGINS, TRANSCRIPTS
 from turnlog.interop.importing import TranscriptReport
-from turnlog.interop.portable import OnBookmark, RestoreReport
+from turnlog.interop.portable import OnBookmark, RestoreReport, Survey, seekable
+from turnlog.interop.portable import check as check_export
 from turnlog.log import TurnLog
 from turnlog.model import LossEntry
 from turnlog.registers import ImportedRegister
@@ -89,16 +92,15 @@ def import_files(
         raise UsageError(f"nothing can be redacted in what export wrote ({exported[0]}): import it without --redact")
     if exported:
         _note_unredacted()
+    known = _check_first(common, list(named), named, redact=redact.redact)
     with common.open(create=True, redact=redact.redact) as log:
         screen = None if common.json else Screen.of_stdout()
 
         def take(path: Path) -> None:
             if named[path] == TURNLOG:
-                _take_export(log, screen, path, bookmarks="keep", registers=False)
-                return
-            with progress_bar(f"importing {one_line(path.name)}") as progress:
-                report = log.import_transcript(named[path], path, progress=progress)
-            _tell(screen, path, report)
+                _take_export(log, screen, path, known.get(path), bookmarks="keep", registers=False)
+            else:
+                _tell(screen, path, _transcript(log, named[path], path))
 
         _one_by_one(list(named), take)
     for each in found.passed_over:
@@ -156,9 +158,60 @@ def import_turnlog(
     if any(map(_is_standard, paths)) and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no export to import: name a FILE, or pipe it in (turnlog import turnlog --help)")
     _note_unredacted()
-    with common.open(create=True) as log:
-        screen = None if common.json else Screen.of_stdout()
-        _one_by_one(paths, lambda path: _take_export(log, screen, path, bookmarks=bookmarks, registers=registers))
+    with seekable(sys.stdin.buffer) if any(map(_is_standard, paths)) else nullcontext() as standard:
+        start = 0 if standard is None else standard.tell()
+        known = _check_first(common, paths, dict.fromkeys(paths, TURNLOG), standard)
+        if standard is not None:
+            standard.seek(start)
+        with common.open(create=True) as log:
+            screen = None if common.json else Screen.of_stdout()
+
+            def take(path: Path) -> None:
+                _take_export(log, screen, path, known.get(path), standard, bookmarks=bookmarks, registers=registers)
+
+            _one_by_one(paths, take)
+
+
+def _transcript(log: TurnLog, format: str, path: Path) -> TranscriptReport:
+    with progress_bar(f"importing {one_line(path.name)}") as progress:
+        return log.import_transcript(format, path, progress=progress)
+
+
+def _check_first(
+    common: Common,
+    paths: Sequence[Path],
+    formats: Mapping[Path, str],
+    standard: BinaryIO | None = None,
+    *,
+    redact: bool | None = None,
+) -> dict[Path, Survey]:
+    """Where there is no store yet, see that the first file goes in: none is made for one that is refused.
+
+    Returns:
+        What was found of it, if it is an export: it is not checked again.
+
+    Raises:
+        UsageError: it is refused.
+    """
+    known: dict[Path, Survey] = {}
+    if not common.is_new or not (_is_standard(paths[0]) or paths[0].is_file()):
+        return known  # what is a pipe can be read once
+    with common.empty(redact=redact) as trial:
+
+        def check(path: Path) -> None:
+            if formats[path] != TURNLOG:
+                until_first_append(trial, lambda: _transcript(trial, formats[path], path))
+                return
+            with progress_bar(f"importing {one_line(_name(path))}") as progress, _opened(path, standard) as file:
+                known[path] = check_export(file, trial.store, progress=progress)
+
+        _one_by_one(paths[:1], check)
+    return known
+
+
+def _opened(path: Path, standard: BinaryIO | None) -> AbstractContextManager[BinaryIO]:
+    """Open a file, or what stands for standard input, which stays open."""
+    return nullcontext(standard) if standard is not None and _is_standard(path) else path.open("rb")
 
 
 def _note_unredacted() -> None:
@@ -166,9 +219,19 @@ def _note_unredacted() -> None:
         note("nothing is redacted in what export wrote: its events have digests, and come in as they are")
 
 
-def _take_export(log: TurnLog, screen: Screen | None, path: Path, *, bookmarks: OnBookmark, registers: bool) -> None:
+def _take_export(
+    log: OpenedLog,
+    screen: Screen | None,
+    path: Path,
+    known: Survey | None,
+    standard: BinaryIO | None = None,
+    *,
+    bookmarks: OnBookmark,
+    registers: bool,
+) -> None:
     """Import what export wrote, and tell of it."""
-    report = _restore(log, path, bookmarks)
+    with progress_bar(f"importing {one_line(_name(path))}") as progress, _opened(path, standard) as file:
+        report = log.import_checked(file, known, bookmarks=bookmarks, progress=progress)
     brought = _brought(log, report)
     if registers and brought:
         report = _confirm(log, report, brought, screen)
@@ -187,14 +250,6 @@ def _is_standard(path: Path | None) -> bool:
 
 def _name(path: Path) -> str:
     return "standard input" if _is_standard(path) else str(path)
-
-
-def _restore(log: TurnLog, path: Path, bookmarks: OnBookmark) -> RestoreReport:
-    with progress_bar(f"importing {one_line(_name(path))}") as progress:
-        if _is_standard(path):
-            return log.import_turnlog(sys.stdin.buffer, bookmarks=bookmarks, progress=progress)
-        with path.open("rb") as file:
-            return log.import_turnlog(file, bookmarks=bookmarks, progress=progress)
 
 
 def _brought(log: TurnLog, report: RestoreReport) -> list[ImportedRegister]:

@@ -10,9 +10,10 @@ its private part, and its payload: under `payload` where it is JSON (verbatim), 
 """
 
 from turnlog.interop.portable.bookmarks import OnBookmark
+from turnlog.interop.portable.checking import Survey
 from turnlog.interop.portable.exporting import export
 from turnlog.interop.portable.form import VERSION
-from turnlog.interop.portable.importing import restore
+from turnlog.interop.portable.importing import check, restore, seekable
 from turnlog.interop.portable.report import KeptBookmark, RestoreReport
 
 __all__ = [
@@ -20,6 +21,9 @@ __all__ = [
     "KeptBookmark",
     "OnBookmark",
     "RestoreReport",
+    "Survey",
+    "check",
     "export",
     "restore",
+    "seekable",
 ]

@@ -93,13 +93,22 @@ def restore(
     *,
     bookmarks: OnBookmark = "keep",
     progress: Progress | None = None,
+    known: Survey | None = None,
 ) -> RestoreReport:
     """Take over the events of an export. See `TurnLog.import_turnlog`.
 
+    Args:
+        store: the log.
+        file: the export.
+        sources: clock and ids.
+        bookmarks: what becomes of bookmarks that stand elsewhere here.
+        progress: called with events done and events in all.
+        known: what `check` returned of the export: then it is not checked again for a log that is empty.
+
     An error says in a note (`__notes__`) how much went in before it.
     """
-    with _seekable(file) as seekable:
-        export = ExportFile(seekable)
+    with seekable(file) as given:
+        export = ExportFile(given)
         count = export.header.events
 
         def tell(checked: int, written: int) -> None:
@@ -108,7 +117,9 @@ def restore(
 
         heads_before = _heads(store)
         is_own = _is_of(store, export.header.log)
-        found = survey(store, export, lambda checked: tell(checked, 0), is_own=is_own)
+        found = known if known is not None and _is_empty(store) else None
+        if found is None:
+            found = survey(store, export, lambda checked: tell(checked, 0), is_own=is_own)
         total = _Total()
         total.not_erased.update(dict.fromkeys(found.not_erased))
         try:
@@ -140,8 +151,34 @@ def restore(
     )
 
 
+def check(file: BinaryIO, empty: Store, *, progress: Progress | None = None) -> Survey:
+    """Check all of an export that is to become a new log, before there is one. See `TurnLog.import_turnlog`.
+
+    Args:
+        file: the export. It can be read twice, and stands behind the header afterwards.
+        empty: an empty log, to which nothing is written.
+        progress: called with half of the events that are checked, and events in all.
+
+    Raises:
+        FormatError: a line is wrong, or does not go with the others.
+    """
+    export = ExportFile(file)
+    count = export.header.events
+
+    def tell(checked: int) -> None:
+        if progress is not None and count:
+            progress(checked // 2, count)
+
+    return survey(empty, export, tell, is_own=False)
+
+
+def _is_empty(store: Store) -> bool:
+    with store.read() as transaction:
+        return not transaction.log_end()
+
+
 @contextmanager
-def _seekable(file: BinaryIO) -> Generator[BinaryIO]:
+def seekable(file: BinaryIO) -> Generator[BinaryIO]:
     """Give a file that can be read twice.
 
     What cannot, as a pipe or an object that has `read` alone, is copied to a temporary file first, which is its owner's
