@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import chain, islice
 
 import msgspec
 from msgspec import Struct
@@ -56,6 +56,7 @@ from turnlog.record.sealing import key_about
 from turnlog.record.subjects import changes_subject
 from turnlog.sources import Sources
 from turnlog.store import NO_PAYLOAD, ErasedFiles, ReadTransaction, Store, WriteTransaction, past_damage
+from turnlog.store.folding import PAGE_EVENTS
 from turnlog.store.sealing import checked_seals
 
 TARGETS_MAX = 1000
@@ -202,6 +203,7 @@ def _erased(
             seals = _keys_of(transaction, asked)
             moving = _bookmarks_at(transaction, search.foreseen) if dry_run else ()
         if dry_run:
+            _read_all(store, search.foreseen)
             keys = () if seals is None or asked.subject is None else seals.ids_of(asked.subject)
             return search.report(
                 keys=keys, moving=tuple(moving), at_work=_at_work(store, search.foreseen), dry_run=True
@@ -211,6 +213,19 @@ def _erased(
         except _HoldsChangedError:
             continue
     raise ConflictError("holds are set and released all the time: try again")
+
+
+def _read_all(store: Store, chosen: Sequence[Recorded]) -> None:
+    """Read all of a log of which tables have to be made anew without events that are erased, as that does.
+
+    Raises:
+        CorruptionError: a header cannot be read.
+    """
+    after = 0 if any(each.reads_private(event) for each in store.projections for event in chosen) else None
+    while after is not None:
+        with store.read() as transaction, past_damage(transaction):
+            page = islice(transaction.log(after), PAGE_EVENTS)
+            after = max((event.global_position for event in page), default=None)
 
 
 def erase_again(store: Store, sources: Sources) -> None:

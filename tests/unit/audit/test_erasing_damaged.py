@@ -458,13 +458,16 @@ def test_finishing_takes_what_came_back_damaged(log: TurnLog, harm: Harm) -> Non
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 def test_damaged_header_refuses_and_says_where(log: TurnLog, url: str) -> None:
-    """Nobody can tell of what it is."""
-    ann, _ = two(log)
+    """Nobody can tell of what it is. A dry run says what the erasure will."""
+    ann, bob = two(log)
     with without_triggers(Path(url.removeprefix("sqlite:///"))) as connection:
         connection.execute("UPDATE stored_events SET state = x'7b' WHERE event_id = ?", (ann[1],))
     for erase in (
         lambda: log.erase(subject="Bob", reason="asked"),
         lambda: log.erase(thread=ann[0], reason="asked"),
+        lambda: log.erase(turn=bob[2], reason="asked"),
+        lambda: log.erase(turn=bob[2], reason="asked", dry_run=True),
+        lambda: log.erase(subject="Bob", reason="asked", dry_run=True),
         lambda: log.retain(timedelta(microseconds=1), reason="old", dry_run=False),
     ):
         with pytest.raises(CorruptionError, match="event at global position 3 cannot be read") as caught:
