@@ -15,6 +15,7 @@ import msgspec
 from turnlog.errors import CorruptionError, MetaError, NotFoundError, StoreError, TurnlogError
 from turnlog.events import ERASURE
 from turnlog.feeds import sinks
+from turnlog.feeds.forgetting import forget_ahead, scrub
 from turnlog.feeds.listings import INDEXED_EVENTS, Listings, spans
 from turnlog.feeds.live import Streams
 from turnlog.feeds.projection import Projection, Skip, Status
@@ -444,10 +445,13 @@ class Feeds:
         try:
             return self.run(names)
         except CorruptionError:
-            runner = self.runner()
-            if not runner._forget_ahead(names):  # pyright: ignore[reportPrivateUsage] - our own
+            chosen = [given for given in self.projections if given.name in names]
+            are_done = [forget_ahead(self.store, self.target, given) for given in chosen]
+            for given in chosen:
+                scrub(self.target, given)
+            if not all(are_done):
                 raise
-            return runner.status(names)
+            return self.runner().status(names)
 
     def close(self) -> None:
         """Release everything."""

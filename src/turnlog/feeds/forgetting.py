@@ -6,12 +6,13 @@ all the same, and one that is paused, or that damage of the log keeps from going
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
 
-from turnlog.errors import SchemaError, StoreBusyError, StoreClosedError, StoreCutError
+from turnlog.errors import SchemaError, StoreBusyError, StoreClosedError, StoreCutError, StoreFullError
 from turnlog.events import Recorded
 from turnlog.feeds.erasures import FORGOTTEN, Due, due_erasures, erasures_due
 from turnlog.feeds.log_events import LogEvent, log_event
@@ -63,22 +64,15 @@ def forget_paused(store: Store, target: Target, given: Projection) -> None:
 
     Where it cannot do that it stays as it is, and the next run tries again: its status has traces until then.
     """
-    try:
-        with target.transaction() as db:
-            state = target.load(db, given.name)
-            if state is None or state.paused_at is None or state.version != given.version:
-                return
-            due = _due(store, given, state)
-            if due is None:
-                return
-            state = _forgotten(store, target, db, given, state, due)
-            target.save(db, given, _reached(state, due))
-    except (SchemaError, StoreClosedError, StoreBusyError):
-        raise
-    except Exception as error:
-        if target.is_transient(error):
-            raise
-        _log.warning("projection %s, which is paused, cannot forget what was erased", given.name)
+    with _failures_told(target, given, "is paused"), target.transaction() as db:
+        state = target.load(db, given.name)
+        if state is None or state.paused_at is None or state.version != given.version:
+            return
+        due = _due(store, given, state)
+        if due is None:
+            return
+        state = _forgotten(store, target, db, given, state, due)
+        target.save(db, given, _reached(state, due))
 
 
 def forget_ahead(store: Store, target: Target, given: Projection) -> bool:
@@ -91,24 +85,48 @@ def forget_ahead(store: Store, target: Target, given: Projection) -> bool:
     """
     with store.read() as transaction:
         last = transaction.last_erasure()
-    try:
-        with target.transaction() as db:
-            state = target.load(db, given.name)
-            if state is None:
-                return True
+    with _failures_told(target, given, "damage keeps from going on"), target.transaction() as db:
+        state = target.load(db, given.name)
+        if state is not None:
             if state.version != given.version:
                 return False
             state = forget_errors(store, target, db, given, state)
             due = Due(after=state.position, last=last, last_id="")
             target.save(db, given, _forgotten(store, target, db, given, state, due))
+        return True
+    return False
+
+
+@contextmanager
+def _failures_told(target: Target, given: Projection, which: str) -> Generator[None]:
+    """Log that a projection cannot forget what was erased, whatever its code raises. What may pass is raised."""
+    try:
+        yield
     except (SchemaError, StoreClosedError, StoreBusyError):
         raise
     except Exception as error:
         if target.is_transient(error):
             raise
-        _log.warning("projection %s, which damage keeps from going on, cannot forget what was erased", given.name)
-        return False
-    return True
+        _log.warning("projection %s, which %s, cannot forget what was erased", given.name, which)
+
+
+def scrub(target: Target, given: Projection) -> None:
+    """Remove traces of what was forgotten. Where somebody reads them, or builds, a later run does."""
+    if target.is_read_only:
+        return
+    with target.transaction() as db:
+        state = target.load(db, given.name)
+    # A build that is under way, or was killed, has what was forgotten too.
+    if state is None or not state.has_traces or target.sweep(given) is not None:
+        return
+    try:
+        target.scrub(given)
+    except (StoreBusyError, StoreFullError):
+        return
+    with target.transaction() as db:
+        now = target.load(db, given.name)
+        if now == state:
+            target.save(db, given, msgspec.structs.replace(state, has_traces=False))
 
 
 def _forgotten(store: Store, target: Target, db: Any, given: Projection, state: State, due: Due) -> State:

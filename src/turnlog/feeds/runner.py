@@ -25,13 +25,12 @@ from turnlog.errors import (
     StoreClosedError,
     StoreCutError,
     StoreError,
-    StoreFullError,
     StoreReadOnlyError,
     TurnlogError,
 )
 from turnlog.events import ERASURE, Recorded
 from turnlog.feeds.building import build_of
-from turnlog.feeds.forgetting import erased_events, forget_ahead, forget_errors, forget_paused
+from turnlog.feeds.forgetting import erased_events, forget_errors, forget_paused, scrub
 from turnlog.feeds.log_events import log_event
 from turnlog.feeds.projection import Projection, Skip, State, Status, check_projection
 from turnlog.feeds.statuses import check_log, going_on, is_held, status_of
@@ -200,19 +199,6 @@ class Runner:
         with self._store.read() as transaction:
             return [status_of(transaction, given, found[given.name], skips[given.name]) for given in chosen]
 
-    def _forget_ahead(self, names: Sequence[str]) -> bool:
-        """Take away what was erased from projections that damage of the log keeps from going on.
-
-        Returns:
-            Whether nothing of it is left in their tables: see `forget_ahead`.
-        """
-        with self._stopping.once():
-            chosen = self._chosen(names)
-            are_done = [forget_ahead(self._store, self._target, given) for given in chosen]
-            for given in chosen:
-                self._scrub(given)
-            return all(are_done)
-
     def rebuild(self, name: str, *, progress: Progress | None = None) -> Status:
         """Build a projection anew beside its tables, and put it in their place. Raises what `run` does."""
         [given] = self._chosen([name])
@@ -296,7 +282,7 @@ class Runner:
             self._catch_up(self._target, given, progress)
         if not self._target.is_read_only:
             forget_paused(self._store, self._target, given)
-            self._scrub(given)
+            scrub(self._target, given)
 
     def _build(self, given: Projection, before: State | None, progress: Progress | None, *, anew: bool = False) -> None:
         """Build a projection beside its tables, and swap it in. What is interrupted the next one goes on with.
@@ -364,24 +350,6 @@ class Runner:
             f"projection {given.name!r} {lacking}, and {self._target.place!r} cannot be written: "
             "copy the store to where you can write, with `turnlog copy`"
         )
-
-    def _scrub(self, given: Projection) -> None:
-        """Remove traces of what was forgotten. Where somebody reads them, or builds, a later run does."""
-        if self._target.is_read_only:
-            return
-        with self._target.transaction() as db:
-            state = self._target.load(db, given.name)
-        # A build that is under way, or was killed, has what was forgotten too.
-        if state is None or not state.has_traces or self._target.sweep(given) is not None:
-            return
-        try:
-            self._target.scrub(given)
-        except (StoreBusyError, StoreFullError):
-            return
-        with self._target.transaction() as db:
-            now = self._target.load(db, given.name)
-            if now == state:
-                self._target.save(db, given, msgspec.structs.replace(state, has_traces=False))
 
     def _read(self, given: Projection, state: State) -> tuple[Page, State, int]:
         """Return the next page for a projection, its state with the id of the log, and where the log ends."""
