@@ -246,6 +246,21 @@ def test_large_turns_are_listed_by_their_beginnings(listed: dict[str, Command], 
     assert listed["large"].ok("log").text.count("More of it.") >= 4
 
 
+def test_large_turns_are_compacted_in_the_size_of_their_window(folder: Path, tmp_path: Path) -> None:
+    """What is asked of other windows of these turns is asked before, also where they have a summary."""
+    turns, taken = (2 if SOAK else 9), list[list[int]]()
+    for name in ("small", "large"):
+        command, text = Command(store=tmp_path / f"{name}.db"), (folder / f"{name}.txt").read_text()
+        with TurnLog.open(command.url) as log:
+            for number in range(turns):  # more than a window may have that is kept for the next one
+                log.add_turn(f"{number} {text}", continues="main" if number else None, bookmark="main")
+        asked = ("compact", "main", "--keep-first", "0", "--keep-last", "1", "--min-turns", "1")
+        first = [peak(command, *asked, "--dry-run"), peak(command, *asked, "--text", "Summary")]
+        command.ok("add", "-c", "main", "More.")
+        taken.append([*first, peak(command, *asked, "--dry-run")])
+    assert max(times(*of_both) for of_both in zip(*taken, strict=True)) <= turns + TIMES_MAX - 1
+
+
 def test_a_model_is_asked_with_a_large_turn_in_little_more_than_twice_its_size(folder: Path, tmp_path: Path) -> None:
     """The window goes when the request is made, and that is recorded and sent without copies of it.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -206,14 +206,15 @@ def _report(state: _State, run: Run) -> CompactionReport:
 
 
 def _state(transaction: ReadTransaction, projector: Projector, head: Recorded, policy: Policy) -> _State:
-    window = projector.window(transaction, head, summaries=False)
+    # What is asked of other windows comes first: each may be large, and one is in memory at a time.
+    summary = _current(transaction, projector, head)
     runs = first_parent_runs(transaction, head)
+    inside = None if summary is None else _inside(transaction, projector, head, summary, runs)
+    window = projector.window(transaction, head, summaries=False)
     places = transaction.located([message.turn for message in window.messages])
     path = frozenset(turn for turn, at in places.items() if at.position <= runs.get(at.stream, -1))
-    summary = _current(transaction, projector, head)
-    earlier, covered, since = None, None, None
-    if summary is not None:
-        covered = _covered(transaction, projector, head, summary, runs)
+    earlier, since = None, None
+    covered = None if inside is None else _covered(window.messages, inside)
     if summary is not None and covered is not None:
         content = transaction.payload(summary) or b"[]"
         earlier = Message(turn=summary.header.id, role="user", content_json=content)
@@ -231,19 +232,22 @@ def _current(transaction: ReadTransaction, projector: Projector, head: Recorded)
     return None if summarized is None else transaction.event(summarized.summary)
 
 
-def _covered(
+def _inside(
     transaction: ReadTransaction, projector: Projector, head: Recorded, summary: Recorded, runs: Mapping[str, int]
-) -> tuple[int, int] | None:
-    """Return which messages of the whole window a summary stands for; None where all that it covers had failed."""
+) -> set[str] | None:
+    """Return the turns that a summary stands for, also those that had failed; None where it is not of this path."""
     run = run_of(transaction, summary, runs)
     if run is None:
         return None
     turns = [
         message.turn for message in projector.window(transaction, head, include_failed=True, summaries=False).messages
     ]
-    inside = set(turns[turns.index(run[0].header.id) : turns.index(run[1].header.id) + 1])
-    window = projector.window(transaction, head, summaries=False).messages
-    found = [index for index, message in enumerate(window) if message.turn in inside]
+    return set(turns[turns.index(run[0].header.id) : turns.index(run[1].header.id) + 1])
+
+
+def _covered(messages: Sequence[Message], inside: Container[str]) -> tuple[int, int] | None:
+    """Return which messages a summary of some turns stands for; None where all of these had failed."""
+    found = [index for index, message in enumerate(messages) if message.turn in inside]
     return (found[0], found[-1]) if found else None
 
 
