@@ -15,6 +15,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +187,9 @@ async def steps(count: int, ends: bool, context: Context) -> str:
 
 @server.tool(structured_output=False)
 async def learn(name: str, context: Context) -> str:
-    """Add a tool, and say so."""
+    """Add a tool, or put it in the place of another, and say so."""
+    with suppress(ToolError):
+        server.remove_tool(name)
     server.add_tool(echo, name=name, description="Learnt.", structured_output=False)
     await context.session.send_tool_list_changed()
     return "learnt"

@@ -476,6 +476,29 @@ def test_a_session_at_a_terminal(turnlog: Command, server: WireServer) -> None:
     assert one.isdigit()
 
 
+def test_what_was_allowed_is_not_for_a_server_that_takes_the_name(turnlog: Command, server: WireServer) -> None:
+    """It is registered anew meanwhile, and its tools may be described alike."""
+    calls = [WIRE.reply("I look.", ((f"id_{n}", "s___process", "{}"),)) for n in range(3)]
+    server.answers += [calls[0], WIRE.reply("One."), calls[1], WIRE.reply("Two."), calls[2], WIRE.reply("Three.")]
+    arguments = ("chat", "-p", "kilo", "-b", "main", "--servers", "s")
+    with Terminal(turnlog, *arguments, OPENAI_API_KEY=KEY) as terminal:
+        terminal.expect("you > ")
+        terminal.send("First\n")
+        terminal.expect("run it? ")
+        terminal.send("a\n")
+        assert "One.\n" in terminal.expect("main > ")
+        terminal.send("Second\n")
+        assert "Two.\n" in terminal.expect("main > ")
+        with TurnLog.open(turnlog.url) as log:
+            log.servers.set("s", COMMAND, env_values={"OTHER": "1"})
+        terminal.send("Third\n")
+        terminal.expect("run it? ")
+        terminal.send("y\n")
+        assert "Three.\n" in terminal.expect("main > ")
+        terminal.send(CTRL_D)
+        assert terminal.end()[1] == 0
+
+
 class _WithEditing(Command):
     """The command on a terminal that can do more than write lines."""
 

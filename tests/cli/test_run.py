@@ -548,6 +548,32 @@ def test_a_person_is_asked_before_a_tool_runs(turnlog: Command, server: WireServ
     assert len(set(told)) == 5
 
 
+def test_a_person_is_asked_again_about_a_tool_that_is_another_one(turnlog: Command, server: WireServer) -> None:
+    """Yes for good is for the tool as the server described it."""
+    calls = [(name, f'{{"text":"{name}"}}') for name in ("first", "second", "third")]
+    learning = ("id_learn", "s___learn", '{"name":"echo"}')
+    server.answers += [
+        WIRE.reply("I look.", [("id_1", "s___echo", calls[0][1]), ("id_2", "s___echo", calls[1][1])]),
+        WIRE.reply("I learn.", [learning]),
+        WIRE.reply("I look again.", [("id_3", "s___echo", calls[2][1])]),
+        WIRE.reply("Done."),
+    ]
+    with at_terminal(turnlog, "Go", "--servers", "s") as terminal:
+        terminal.expect("run it? ")
+        terminal.send("a\n")
+        shown = terminal.expect("run it? ")
+        assert '→ s___learn {"name":"echo"}' in shown
+        assert "otherwise now" not in shown
+        terminal.send("y\n")
+        assert '! the server describes s___echo otherwise now\n→ s___echo {"text":"third"}' in terminal.expect(
+            "run it? "
+        )
+        terminal.send("n\n")
+        shown, status = terminal.end()
+    assert (status, shown.splitlines()[-2]) == (0, "Done.")
+    assert results(turnlog) == [("The user did not allow this tool call.", True)]
+
+
 def test_a_person_is_asked_about_each_call_that_a_kill_broke_off(turnlog: Command, server: WireServer) -> None:
     """Yes for good is no answer there, and what was allowed for good before is asked about too."""
     calls = [(f"id_{n}", "s___echo", f'{{"text":"{n}"}}') for n in range(3)]

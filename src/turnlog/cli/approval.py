@@ -7,7 +7,7 @@ import os
 import select
 import sys
 import termios
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from turnlog.agent.policy import Answer
 from turnlog.cli.live import Live
 from turnlog.cli.text import count, one_line, to_decide_on
-from turnlog.model import ToolUse
+from turnlog.model import Tool, ToolUse
 
 _HEAD_LINES, _TAIL_LINES = 40, 20
 _HEAD_CHARACTERS, _TAIL_CHARACTERS = 6000, 2000
@@ -28,18 +28,24 @@ _LOOK_S = 0.03
 class Approval:
     """Asks at the terminal, once a call, unless the tool was allowed for good.
 
-    Of a call that may have had effects in an earlier run it asks in any case.
+    Of a call that may have had effects in an earlier run it asks in any case, and of a tool that is not what it was
+    when it was allowed.
     """
 
-    def __init__(self, live: Live) -> None:
-        """Take the display that the questions go between."""
+    def __init__(self, live: Live, tools_of: Callable[[str], Iterable[Tool]]) -> None:
+        """Take the display that the questions go between, and what returns the tools that a model call offered."""
         self._live = live
-        self._allowed: set[str] = set()
+        self._tools_of = tools_of
+        self._allowed: dict[str, Tool | None] = {}
+
+    def forget(self) -> None:
+        """Forget what was allowed: other servers may offer tools of the same names from here on."""
+        self._allowed.clear()
 
     async def __call__(self, call: ToolUse) -> Answer:
         """Return what the person says, None when there is nobody to ask, or nothing was said."""
         is_again = self._live.interrupted is call
-        if call.name in self._allowed and not is_again:
+        if not is_again and self._is_allowed(call.name):
             return True
         if not sys.stderr.isatty():
             return None
@@ -63,7 +69,7 @@ class Approval:
                     case "n" | "no":
                         return False
                     case "a" | "always" if not is_again:
-                        self._allowed.add(call.name)
+                        self._allowed[call.name] = self._offered(call.name)
                         return True
                     case "v" if is_cut:
                         _write(_pretty(call))
@@ -72,6 +78,22 @@ class Approval:
                     case _:  # one letter is a slip of the finger and no answer
                         self._live.line((answers, "dim"))
         return None
+
+    def _is_allowed(self, name: str) -> bool:
+        """Tell whether a tool was allowed for good, as it is now. Of another one of the name it is said that it is."""
+        if name not in self._allowed:
+            return False
+        if self._allowed[name] == self._offered(name):
+            return True
+        del self._allowed[name]
+        self._live.end_line()
+        self._live.line((f"! the server describes {to_decide_on(one_line(name))} otherwise now", "yellow"))
+        return False
+
+    def _offered(self, name: str) -> Tool | None:
+        """Return a tool as the model was told of it last; None where no model was asked yet."""
+        offered = () if self._live.call is None else self._tools_of(self._live.call)
+        return next((tool for tool in offered if tool.name == name), None)
 
     def _show(self, call: ToolUse) -> bool:
         """Show a call with its arguments, as the tool would get them; return whether something between is left out."""

@@ -57,6 +57,8 @@ class Live:
         """Show it as JSON lines, or as text for people; of a run that comes to a value, that alone and no text."""
         self.turn: Turn | None = None
         self.interrupted: ToolUse | None = None
+        self.call: str | None = None
+        """The model call that was made last."""
         self.json = json
         self._value = value
         self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -96,6 +98,8 @@ class Live:
         """Show what has happened."""
         if isinstance(event, TurnRecorded):
             self.turn = event.turn
+        if isinstance(event, CallStarted):
+            self.call = event.call
         self.interrupted = event.call if isinstance(event, ToolInterrupted) and not event.is_told else None
         if self.json:
             self._write_json(event.kind, raw_event_record(event))

@@ -165,7 +165,7 @@ class _Session:
         self._log = log
         self._runner = runner
         self._live = live
-        self._approval = Approval(live)
+        self._approval = Approval(live, log.calls.tools)
         self._arguments = arguments
         self._bookmark: str | Literal[False] | None = bookmark
         self._subject: str | Literal[False] | None = subject
@@ -326,6 +326,7 @@ class _Session:
         servers = [self._log.servers.get(name) for name in names]
         if servers != self._servers:  # one may have been registered anew
             self.close()
+            self._approval.forget()
         if not names:
             return ()
         if self._tools is None:

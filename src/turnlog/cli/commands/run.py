@@ -96,7 +96,7 @@ def run(
                 bookmark=bookmark,
                 expected_head=options.wanted_head,
                 subject=options.named_subject,
-                on_approval=Approval(live),
+                on_approval=Approval(live, log.calls.tools),
                 on_delta=live.on_delta,
                 on_event=live.on_event,
                 **arguments,
