@@ -190,6 +190,11 @@ def test_nothing_in_an_event_passes_for_a_fact_of_turnlogs_own(turnlog: Command,
             "invalid value 'bot' for --role for 'log': give one of 'user', 'assistant', 'system':"
             " see turnlog log --help",
         ),
+        (
+            ("log", "--role", "usr"),
+            "invalid value 'usr' for --role for 'log', did you mean 'user': give one of 'user', 'assistant', 'system':"
+            " see turnlog log --help",
+        ),
         (("history",), "unknown command 'history', did you mean 'log': see turnlog --help"),
         (("backup",), "unknown command 'backup', did you mean 'copy': see turnlog --help"),
         (("fork", "main"), "unknown command 'fork', did you mean 'add --continues TURN': see turnlog --help"),

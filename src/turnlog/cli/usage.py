@@ -74,7 +74,7 @@ _ROOT_OPTIONS = ("--help", "--version", "--install-completion", _VALUE_OPTION, _
 _OF_WORDS = ("add", "compact", "run")
 """Commands that take a text."""
 _NO_NUMBER = re.compile(r"invalid value for (\S+): unable to convert '(.*)' into (int|float)", re.DOTALL)
-_CHOICE = re.compile(r"(invalid value .*)\. Choose from: (.*)", re.DOTALL)
+_CHOICE = re.compile(r"(invalid value .*)\. Choose from: (.*?)(?:\. Did you mean ('.*')\?)?", re.DOTALL)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -210,7 +210,7 @@ def _not_of_kind(message: str, of_command: str) -> str:
         kind = "whole number" if found[3] == "int" else "number"
         return f"invalid value '{found[2]}' for {found[1]}{of_command}: give a {kind}"
     if (found := _CHOICE.fullmatch(message)) is not None:
-        return f"{found[1]}{of_command}: give one of {found[2]}"
+        return f"{found[1]}{of_command}{f', did you mean {found[3]}' if found[3] else ''}: give one of {found[2]}"
     return message + of_command
 
 
