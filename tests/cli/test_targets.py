@@ -209,3 +209,10 @@ def test_file_that_appears_meanwhile_is_not_replaced(
     write(b"theirs again", force=True)
     assert path.read_bytes() == b"mine"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="there is a folder in which not even root can make a file")
+def test_file_that_cannot_be_made_is_named(turnlog: Command) -> None:
+    """And not the temporary one, of which nobody has heard."""
+    turnlog.ok("add", "hi")
+    assert turnlog.refused("export", "-o", "/proc/x.jsonl").startswith("'/proc/x.jsonl': ")

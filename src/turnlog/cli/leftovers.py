@@ -31,7 +31,8 @@ def temporary_file(real: Path) -> Generator[tuple[Path, BinaryIO]]:
     """
     with _swept(real):
         while True:
-            handle, name = tempfile.mkstemp(dir=real.parent, prefix=_prefix(real))
+            with _nameless():
+                handle, name = tempfile.mkstemp(dir=real.parent, prefix=_prefix(real))
             path = Path(name)
             with os.fdopen(handle, "wb") as file:
                 try:
@@ -52,7 +53,8 @@ def temporary_folder(real: Path) -> Generator[Path]:
     """
     with _swept(real):
         while True:
-            path = Path(tempfile.mkdtemp(dir=real.parent, prefix=_prefix(real)))
+            with _nameless():
+                path = Path(tempfile.mkdtemp(dir=real.parent, prefix=_prefix(real)))
             handle = None
             try:
                 handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -81,6 +83,15 @@ def naming(path: Path) -> Generator[None]:
         if error.filename is None or error.errno in NO_SPACE:
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
+
+
+@contextmanager
+def _nameless() -> Generator[None]:
+    """Raise what the system says without the name that nobody has heard of: `naming` tells another one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror) from error
 
 
 @contextmanager
