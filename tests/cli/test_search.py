@@ -32,6 +32,7 @@ def test_turns_are_found(talk: Command) -> None:
     assert len(talk.ok("search", "river", "--json").json_lines) == 2
     [found] = talk.ok("search", "river", "--thread", "other", "--json").json_lines
     assert found["snippet"] == "A \x02river\x03 elsewhere"
+    assert found["threads"] == [talk.ok("ancestry", "other", "--json").json_lines[0]["id"]]
     assert talk("search", "RIVER", "-n", "1", "--newest", "--json").json_lines == [found]
     assert len(talk.ok("search", '"lives in"', "--role", "user", "--since", "2020-01-01", "--json").json_lines) == 1
 

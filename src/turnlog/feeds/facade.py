@@ -29,7 +29,7 @@ from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSu
 from turnlog.feeds.words import Words
 from turnlog.model.kinds import check_texts, check_type
 from turnlog.projections.filters import EVERY_TURN, TurnFilter
-from turnlog.projections.threads import thread_runs
+from turnlog.projections.threads import thread_runs, threads_of_turns
 from turnlog.record import find_turn
 from turnlog.record.fields import check_headish
 from turnlog.store import Store
@@ -198,7 +198,10 @@ class Feeds:
             wanted = msgspec.structs.replace(wanted, runs=runs)
         self._bring_up(Search.name, progress)
         with self.target.reader() as db:
-            return self._home.view(db).find(query, wanted)
+            found = self._home.view(db).find(query, wanted)
+        with self.store.read() as transaction:
+            threads = threads_of_turns(transaction, [each.turn for each in found])
+        return [msgspec.structs.replace(each, threads=threads.get(each.turn, ())) for each in found]
 
     def unsearchable(self, *, progress: Progress | None = None) -> int:
         """Return how many turns are not found because they are sealed.

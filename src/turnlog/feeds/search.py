@@ -226,6 +226,7 @@ class Found(Struct, frozen=True, kw_only=True):
         time: when it was said, ISO 8601 in UTC.
         snippet: a piece of its text. Each word or phrase that was found stands between U+0002 and U+0003 (`MARKS`),
             which no text that is indexed has.
+        threads: ids of the threads that it is in: of one, but behind a merge of several.
     """
 
     turn: str
@@ -234,6 +235,7 @@ class Found(Struct, frozen=True, kw_only=True):
     model: str | None
     time: str
     snippet: str
+    threads: tuple[str, ...] = ()
 
 
 class Filter(Struct, frozen=True, kw_only=True):

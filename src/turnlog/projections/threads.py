@@ -99,6 +99,23 @@ def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[
     return sorted(reach(transaction, {stream: position}).roots)
 
 
+def threads_of_turns(transaction: ReadTransaction, turns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the ids of the threads that turns belong to, sorted, by the ids of the turns."""
+    places = transaction.located(turns)
+    merges: dict[str, list[int]] = {}
+    for link in links_to(transaction, {at.stream for at in places.values()}):
+        merges.setdefault(link.child_stream, []).append(link.child_position)
+    # Where a merge comes in, what follows is of more threads; all else of a stream is of the same.
+    parts: dict[tuple[str, int], tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
+    for turn, at in places.items():
+        part = at.stream, sum(start <= at.position for start in merges.get(at.stream, ()))
+        if part not in parts:
+            parts[part] = tuple(threads_of(transaction, at.stream, at.position))
+        found[turn] = parts[part]
+    return found
+
+
 class Reach(NamedTuple):
     """What the ancestries of some turns are made of, told by links alone.
 

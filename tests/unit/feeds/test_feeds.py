@@ -68,6 +68,18 @@ def test_words_are_found(log: TurnLog) -> None:
     assert (each.role, each.model, each.global_position) == ("user", None, 2)
 
 
+def test_what_is_found_says_its_threads(log: TurnLog) -> None:
+    """One, also in a fork; several behind a merge, and not before it."""
+    one, two = (log.add_turn(f"river {name}", bookmark=name).id for name in ("one", "two"))
+    fork = log.add_turn("river, too", continues=one, bookmark="fork").id
+    later = log.add_turn("river behind it", continues="one").id
+    merge = log.add_turn("river of both", continues=["one", "two"]).id
+    last = log.add_turn("river, last", continues=merge).id
+    both = tuple(sorted((one, two)))
+    threads = {each.turn: each.threads for each in log.feeds.search("river")}
+    assert threads == {one: (one,), two: (two,), fork: (one,), later: (one,), merge: both, last: both}
+
+
 def test_what_means_the_same_is_found_however_it_is_spelled(log: TurnLog) -> None:
     """Composed, as most programs write, and decomposed, as macOS names files."""
     for text in ("Ελλάδα", "ёлка й", "が", "한국어", "Đặng", "שָׁלוֹם"):
