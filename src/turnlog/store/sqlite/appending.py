@@ -203,6 +203,7 @@ class Appender:
         """Take the write lock, and say now and then that another process has it."""
         if cursor.connection.in_transaction:  # whoever led before was interrupted on the way out
             cursor.connection.rollback()
+        self._connections.check_room()
         begin_to_write(cursor, self._busy_timeout_s, self._say_waiting)
 
     def _say_waiting(self, waited_s: float) -> None:

@@ -16,7 +16,7 @@ from turnlog.errors import StoreBusyError, StoreClosedError
 from turnlog.hurry import hurry
 from turnlog.store.files import OWN, Access
 from turnlog.store.sqlite.errors import PRIMARY_CODE
-from turnlog.store.sqlite.handles import Connection, connect, make_beside
+from turnlog.store.sqlite.handles import Connection, check_index, connect, is_copied, make_beside
 from turnlog.store.waiting import take
 
 READERS_MAX = 256
@@ -101,6 +101,8 @@ class Connections:
         """
         self.uri = uri
         self._path = path
+        self._copied = path if path is not None and "immutable=1" not in uri and is_copied(path) else None
+        """The file, where its index takes space each time that somebody reads or writes; else None."""
         self.in_memory = path is None
         self._place = place
         self.busy_timeout_s = busy_timeout_s
@@ -163,6 +165,15 @@ class Connections:
         connection.text_factory = _text
         return connection
 
+    def check_room(self) -> None:
+        """Raise where a transaction that began now could have the process killed for want of space.
+
+        Raises:
+            sqlite3.OperationalError: it could.
+        """
+        if self._copied is not None:
+            check_index(self._copied)
+
     def acquire(self, wait_s: float | None = None) -> Connection:
         """Return a connection that nobody else uses, until it is released. Whoever waits is served in turn.
 
@@ -172,8 +183,9 @@ class Connections:
         Raises:
             StoreClosedError: the pool is closed, or was closed meanwhile.
             StoreBusyError: all connections were in use for too long.
-            sqlite3.Error: the database cannot be opened.
+            sqlite3.Error: the database cannot be opened, or the disk is so full that nobody can use it.
         """
+        self.check_room()
         if not self._turn.locked() and not self._closed:
             try:
                 return self._idle.pop()

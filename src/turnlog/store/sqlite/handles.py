@@ -19,7 +19,7 @@ import os
 import sqlite3
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
@@ -30,6 +30,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from turnlog.errors import StoreError, StoreOpenError
 from turnlog.store.files import OWN, Access, make_file
 from turnlog.store.gate import Gate
+from turnlog.store.sqlite.mounts import file_system
 
 WAIT_S = 2.0
 """How long a fork waits at most, for what is in use."""
@@ -44,6 +45,12 @@ class Connection(sqlite3.Connection):
     is_lent = False
     """Whether somebody has it who must not close it."""
 
+    copied: tuple[Path, Callable[[object], None]] | None = None
+    """The database, where its index takes space each time that it is written (see `check_index`), and what keeps an
+    object for ever."""
+
+    _is_left = False
+
     def close(self) -> None:
         """Close it. Closing twice is allowed.
 
@@ -53,15 +60,33 @@ class Connection(sqlite3.Connection):
         if self.is_lent:
             raise StoreError("the connection is not to be closed: it is lent for a transaction, and used after it")
         with _mutex:
-            super().close()
-            _connected.pop(self, None)
+            if not self._is_left_open():
+                super().close()
+                _connected.pop(self, None)
 
     def __del__(self) -> None:
         """Close it: whoever had it is gone. Python would warn, from 3.13 on, though nothing can be lost by that."""
         try:
-            super().close()  # without `_mutex`, which a thread may hold that waits for what this one has
+            if not self._is_left_open():
+                super().close()  # without `_mutex`, which a thread may hold that waits for what this one has
         except sqlite3.ProgrammingError:
             return  # it could not even be opened
+
+    def _is_left_open(self) -> bool:
+        """Let it be open until the process ends, and tell so, where closing it could have the process killed.
+
+        The last one that is closed writes to the index. What is in the write-ahead log is taken from there by the next.
+        """
+        if self.copied is not None and not self._is_left:
+            path, keep = self.copied
+            try:
+                check_index(path)
+            except sqlite3.OperationalError:
+                self._is_left = True
+                with suppress(sqlite3.Error):
+                    self.rollback()
+                keep(self)
+        return self._is_left
 
 
 class Resting(ABC):
@@ -86,6 +111,12 @@ _INDEX_BYTES = 8 * _INDEX_PAGE_BYTES
 
 _ROOM_BYTES = 4 * _INDEX_BYTES
 """So much has to be there for an index, and for what is written while it is made."""
+
+_COPYING = frozenset({"bcachefs", "btrfs"})
+"""File systems that give what is written again another place each time."""
+
+_COPYING_ROOM_BYTES = 16 * 1024 * 1024
+"""So much has to be there on such a file system: a commit may copy all of a write-ahead log into the database."""
 
 _mutex = RLock()
 """Held while a database is opened or closed, or its file opened by itself, and by whoever forks."""
@@ -125,13 +156,26 @@ def connect(database: str | Path, path: str | Path | None, **options: Any) -> Co
     with _mutex:
         if path is not None:
             _check_carried(path)
-        if path is not None and "immutable=1" not in str(database):
-            _check_index(Path(path))
+        indexed = None if path is None or "immutable=1" in str(database) else Path(path)
+        if indexed is not None:
+            check_index(indexed)
         connection = sqlite3.connect(database, factory=Connection, **options)
+        if indexed is not None and is_copied(indexed):
+            connection.copied = indexed, _keeper()
         file = None if path is None else file_id(path)
         if file is not None:
             _connected[connection] = file
         return connection
+
+
+def _keeper() -> Callable[[object], None]:
+    """Return what keeps an object for ever: Python closes no such connection at its end, and could import nothing then.
+
+    Before Python 3.12 there is no other way out of a database without a checkpoint.
+    """
+    from ctypes import py_object, pythonapi  # noqa: PLC0415 - it takes a while to import, and few need it
+
+    return lambda kept: pythonapi.Py_IncRef(py_object(kept))
 
 
 def make(path: Path, access: Access = OWN) -> None:
@@ -225,24 +269,45 @@ def _check_carried(path: str | Path) -> None:
         )
 
 
-def _check_index(path: Path) -> None:
+def is_copied(path: Path) -> bool:
+    """Tell whether the index of a database takes new space each time that it is written: see `check_index`."""
+    return file_system(path.parent) in _COPYING
+
+
+def check_index(path: Path) -> None:
     """Raise where the index that SQLite makes beside a database would be written to memory that no disk stands behind.
 
-    It makes sure of one byte in each 4 KiB, which is enough where a file has no smaller blocks. Elsewhere the process
-    would be killed (SIGBUS) once the disk is full.
+    It makes sure of one byte in each 4 KiB, which is enough where a file has no smaller blocks and keeps the place that
+    it has. Elsewhere the process would be killed (SIGBUS) once the disk is full: in small blocks when the index is
+    made, on a file system that copies what is written whenever somebody reads or writes. There it MUST be called each
+    time, and what somebody else takes in between is not seen.
+
+    Args:
+        path: the database, without symbolic links.
+
+    Raises:
+        sqlite3.OperationalError: there is not enough space.
     """
     with suppress(OSError):
         system = os.statvfs(path.parent)
+        # Not what is free: of that a file system keeps some, which root is not given either.
+        free_bytes = system.f_frsize * system.f_bavail
+        if is_copied(path):
+            if free_bytes < _COPYING_ROOM_BYTES:
+                raise _no_index(f"less than 16 MiB is free on {file_system(path.parent)}")
+            return
         if system.f_frsize >= _INDEX_PAGE_BYTES:
             return
         index = path.with_name(path.name + "-shm")
         there_bytes = index.stat().st_blocks * 512 if index.exists() else 0
-        # Not what is free: of that a file system keeps some, which root is not given either.
-        free_bytes = system.f_frsize * system.f_bavail
         if there_bytes < _INDEX_BYTES and there_bytes + free_bytes < _ROOM_BYTES:
-            error = sqlite3.OperationalError("disk full")
-            error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
-            raise error
+            raise _no_index("disk full")
+
+
+def _no_index(why: str) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(why)
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    return error
 
 
 def _is_connected(file: FileId | None) -> bool:

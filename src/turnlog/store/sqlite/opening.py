@@ -24,6 +24,7 @@ from turnlog.store.files import (
 from turnlog.store.sqlite.errors import converted
 from turnlog.store.sqlite.handles import FileId, connect, file_id, first_bytes, make, unconnected
 from turnlog.store.sqlite.journal import BUSY_SLEEP_S, write_ahead
+from turnlog.store.sqlite.mounts import is_mount_point
 from turnlog.store.sqlite.schema import APPLICATION_ID, PAGE_BYTES, VERSION, VERSION_MIN
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -235,26 +236,11 @@ def _refuse_other_names(path: Path, found: os.stat_result, name: str) -> None:
             f"{name!r} has {found.st_nlink} names (hard links), and who writes by one is not seen by the others: "
             "copy the file, and open the copy"
         )
-    if _is_mounted(path):
+    if is_mount_point(path):
         raise StoreOpenError(
             f"{name!r} is mounted as a file of its own, and who writes it elsewhere is not seen here: mount the folder "
             "that it is in, or copy the file, and open the copy"
         )
-
-
-def _is_mounted(path: Path) -> bool:
-    """Tell whether a file is mounted by itself, as containers do it: what is beside it is beside it there alone."""
-    # Devices do not tell: on overlayfs a file has another one than its folder.
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:  # not Linux, or nobody tells
-        return False
-    # proc_pid_mountinfo(5): the fifth field is where it is mounted, with blanks and the like in octal.
-    return _octal(str(path)) in (line.split(" ")[4] for line in mounts.splitlines())
-
-
-def _octal(path: str) -> str:
-    return "".join(f"\\{ord(each):03o}" if each in " \t\n\\" else each for each in path)
 
 
 def _refuse_long(path: Path, name: str) -> None:
