@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import quote, unquote
 
@@ -19,7 +20,7 @@ from msgspec import Struct
 
 from turnlog.audit import shared_files
 from turnlog.errors import SealError, SigningKeyError, os_reason
-from turnlog.store.files import OWN, make_folders, open_file
+from turnlog.store.files import OWN, make_file, make_folders, open_file
 from turnlog.store.home import data_folder
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "keyring_errors",
     "read_secret",
     "usable_keyring",
+    "write_secret",
 ]
 
 FOLDER_VARIABLE = "TURNLOG_KEYS_DIR"
@@ -143,7 +145,7 @@ class FolderKeys:
         except OSError as error:
             raise SigningKeyError(f"there can be no folder {str(self._folder)!r}: {os_reason(error)}") from error
         try:
-            shared_files.write_new(path, f"{signer.skey}\n".encode())
+            write_secret(path, f"{signer.skey}\n".encode(), f"the key {name!r}", SigningKeyError)
         except FileExistsError as error:
             raise _taken(name, self.place_of(name)) from error
         except OSError as error:
@@ -184,6 +186,36 @@ class FolderKeys:
     def _path(self, name: str) -> Path:
         # Names are often URLs: whatever could be more than a part of a file name is escaped.
         return self._folder / (quote(name, safe="", errors="surrogatepass") + _SUFFIX)
+
+
+def write_secret(path: Path, content: bytes, what: str, kind: _Kind) -> None:
+    """Make a file with a secret, whole and durable, of a name that nothing has.
+
+    Args:
+        path: its path.
+        content: the secret.
+        what: what messages call it.
+        kind: the error to raise.
+
+    Raises:
+        SigningKeyError: others could read it, whatever its permissions; or as `kind` says.
+        SealError: the same.
+        FileExistsError: something has the name.
+        OSError: it cannot be written.
+    """
+    probe = path.with_name(f".{token_hex(8)}.tmp")
+    handle = make_file(probe)
+    try:
+        mode = stat.S_IMODE(os.fstat(handle).st_mode)
+    finally:
+        os.close(handle)
+        probe.unlink()
+    if mode & 0o077:
+        raise kind(
+            f"{what} cannot be kept in {str(path.parent)!r}: its file system has no permissions, so that others could "
+            f"read it (mode {mode:03o}); set {FOLDER_VARIABLE} to a folder on another one"
+        )
+    shared_files.write_new(path, content)
 
 
 def read_secret(path: Path, what: str, kind: _Kind) -> bytes | None:

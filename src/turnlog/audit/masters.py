@@ -19,8 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol
 
-from turnlog.audit import shared_files
-from turnlog.audit.keys import FOLDER_VARIABLE, Keyring, keyring_errors, read_secret, usable_keyring
+from turnlog.audit.keys import FOLDER_VARIABLE, Keyring, keyring_errors, read_secret, usable_keyring, write_secret
 from turnlog.errors import SealError, UnusableKeyError, os_reason
 from turnlog.store.files import OWN, make_folders
 
@@ -173,7 +172,7 @@ class FileMaster(_KeptMaster):
     def _keep(self, text: str) -> bool:
         try:
             make_folders(self._path.parent, OWN.of_folders)
-            shared_files.write_new(self._path, f"{text}\n".encode())
+            write_secret(self._path, f"{text}\n".encode(), "the master key", SealError)
         except FileExistsError:
             return False
         except OSError as error:

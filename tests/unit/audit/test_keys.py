@@ -13,8 +13,9 @@ from keyring.backend import KeyringBackend
 from tests.keyrings import ForgetfulKeyring, LockedKeyring, MemoryKeyring
 
 from turnlog.audit.keys import FolderKeys, KeyEntry, KeyringKeys, KeyStore, default_key_store
+from turnlog.audit.masters import FileMaster
 from turnlog.audit.notes import Signer
-from turnlog.errors import SigningKeyError
+from turnlog.errors import SealError, SigningKeyError
 
 NAMES = ["example.com/log", "..", ".", "/", "a%2Fb", "Ärger.example/日本", "a:b*c?", "-x", "a" * 80]
 
@@ -123,6 +124,20 @@ def test_file_that_others_may_touch_is_refused(folder: Path, mode: int) -> None:
     ]
     (folder / "log.key").chmod(0o400)
     assert store.load_key("log").name == "log"
+
+
+def test_no_key_is_made_where_all_could_read_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On FAT, NTFS and the like all files have the permissions of the mount: nobody could use the key, but steal it."""
+    give = os.chmod
+    monkeypatch.setattr(os, "chmod", lambda target, _: give(target, 0o777))
+    told = r"cannot be kept in .*no permissions, .* \(mode 777\); set TURNLOG_KEYS_DIR to a folder on another one"
+    with pytest.raises(SigningKeyError, match=f"the key 'log' {told}"):
+        FolderKeys(folder).new_key("log")
+    with pytest.raises(SealError, match=f"the master key {told}"):
+        FileMaster(folder / "master").wrap(b"secret", b"")
+    assert list(folder.iterdir()) == []
+    monkeypatch.undo()
+    assert FolderKeys(folder).new_key("log").skey == FolderKeys(folder).load_key("log").skey
 
 
 def test_what_is_no_regular_file_is_refused(folder: Path) -> None:
