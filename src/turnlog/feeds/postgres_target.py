@@ -27,7 +27,7 @@ from turnlog.errors import (
 from turnlog.feeds.postgres_ahead import AheadConnection, AheadCursor
 from turnlog.feeds.projection import Projection, Skip, State
 from turnlog.feeds.targets import BUSY_TIMEOUT_S, Target, check_free, not_made
-from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding, check_schema
+from turnlog.store.postgres.connections import SCHEMES, Address, check_encoding, check_schema, lasting, set_all
 from turnlog.store.postgres.erasing import wait_for_readers
 from turnlog.store.postgres.errors import is_lost, store_error
 from turnlog.store.postgres.locks import lock_number
@@ -54,7 +54,7 @@ _TABLES = (
     'CREATE TABLE IF NOT EXISTS turnlog_skipped (name text COLLATE "C", event_id text COLLATE "C",'
     " skip text NOT NULL, PRIMARY KEY (name, event_id))",
 )
-_MAKING_LOCK = 0x7475726E70726F6A
+MAKING_LOCK = 0x7475726E70726F6A
 """Held while a schema is made: the letters turnproj."""
 
 # What a schema has, as it was made: what something rests on comes before it. What belongs to a table goes with it.
@@ -240,7 +240,8 @@ class PostgresTarget(Target):
             connection.execute(sql.SQL("SET search_path = {}").format(path))
             _wait_for_locks(connection, BUSY_TIMEOUT_S)
             # What is lost is folded again: it need not wait for standbys.
-            connection.execute("SET client_min_messages = error; SET synchronous_commit = local")
+            settings = {**lasting(connection), "client_min_messages": "error", "synchronous_commit": "local"}
+            connection.execute(set_all(settings))
             self.prepare(connection)
         except BaseException:
             connection.close()
@@ -273,7 +274,7 @@ class PostgresTarget(Target):
         if not self._is_there(connection):
             try:
                 with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING_LOCK,))
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING_LOCK,))
                     if not connection.execute(
                         "SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.schema,)
                     ).fetchall():

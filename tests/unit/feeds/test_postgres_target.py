@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import psycopg
@@ -18,7 +19,7 @@ import turnlog.feeds
 from turnlog import TurnLog
 from turnlog.errors import SchemaError, StoreBusyError, StoreError, StoreOpenError, StoreReadOnlyError
 from turnlog.feeds.log_events import LogEvent
-from turnlog.feeds.postgres_target import PostgresTarget
+from turnlog.feeds.postgres_target import MAKING_LOCK, PostgresTarget
 from turnlog.feeds.projection import Projection, projection
 from turnlog.feeds.runner import Runner
 from turnlog.feeds.targets import Target
@@ -112,6 +113,40 @@ def test_many_runners_do_the_work_of_one(log: TurnLog, kept_postgres_url: str) -
     fold(3)
     assert total(kept_postgres_url) == (70, 2 * 70)
     assert schemas(kept_postgres_url) == ["views"]
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_who_waits_while_others_make_the_schema_finds_it(postgres_url: str, isolation: str) -> None:
+    """Whatever transactions begin with: what was there before the wait is not what is there behind it."""
+    database = urlsplit(postgres_url).path.removeprefix("/")
+    run(postgres_url, f"ALTER DATABASE {database} SET default_transaction_isolation = '{isolation}'")
+    targets = [PostgresTarget(postgres_url, "views") for _ in range(3)]
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+    def make(target: PostgresTarget) -> bool:
+        with target.transaction():
+            return True
+
+    with ThreadPoolExecutor(3) as pool, psycopg.connect(postgres_url, autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock(%s)", (MAKING_LOCK,))
+        made = [pool.submit(make, target) for target in targets]
+        while run(postgres_url, waiting) != [(3,)]:
+            assert not any(future.done() for future in made)
+        holder.execute("SELECT pg_advisory_unlock(%s)", (MAKING_LOCK,))
+        assert [future.result() for future in made] == [True] * 3
+    for target in targets:
+        target.close()
+
+
+def test_locks_of_a_target_last_as_long_as_it_is_used(postgres_url: str) -> None:
+    """Who builds holds a lock on a connection that is idle, and for long: no default of the database ends it."""
+    database = urlsplit(postgres_url).path.removeprefix("/")
+    version = run(postgres_url, "SELECT current_setting('server_version_num')::int")
+    limits = ["idle_session_timeout", *(["transaction_timeout"] if version >= [(170_000,)] else [])]
+    for limit in limits:
+        run(postgres_url, f"ALTER DATABASE {database} SET {limit} = '1min'")
+    with PostgresTarget(postgres_url, "views").connect() as connection:
+        assert [connection.execute(f"SHOW {limit}".encode()).fetchone() for limit in limits] == [("0",)] * len(limits)
 
 
 def test_transactions_on_a_projection_are_serial(log: TurnLog, target: PostgresTarget, kept_postgres_url: str) -> None:

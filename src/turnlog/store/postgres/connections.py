@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -178,10 +178,8 @@ class Address:
             settings = {
                 "lock_timeout": f"{max(1, int(1000 * lock_timeout_s))}ms",
                 "idle_in_transaction_session_timeout": f"{IDLE_S}s",
-                # Statements outside of a transaction settle positions. What a role, a database or the server has as
-                # its default would keep them from it.
-                "default_transaction_isolation": "read committed",
-                "default_transaction_deferrable": "off",
+                # Statements outside of a transaction settle positions, too.
+                **lasting(connection),
                 # Plans that do not depend on how large the tables were when they were made.
                 "plan_cache_mode": "force_generic_plan",
                 "enable_seqscan": "off",
@@ -192,10 +190,6 @@ class Address:
                 "tcp_keepalives_interval": "10",
                 "tcp_keepalives_count": "3",
                 "tcp_user_timeout": "60s",
-                # A session holds locks and listens while it is idle, and one that is ended while it waits for a standby
-                # shows what that has not.
-                "idle_session_timeout": "0",
-                **({"transaction_timeout": "0"} if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT else {}),
                 "client_min_messages": "error",
                 "bytea_output": "hex",
                 "array_nulls": "on",
@@ -207,10 +201,7 @@ class Address:
             connection.execute(
                 sql.SQL(";").join(
                     [
-                        *(
-                            sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
-                            for name, value in settings.items()
-                        ),
+                        set_all(settings),
                         # Behind what says how names are spelled: functions keep it as it is spelled here.
                         sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(self.schema)),
                     ]
@@ -225,6 +216,27 @@ class Address:
         """Return settings of a connection that its URL does not give."""
         given = conninfo_to_dict(self.conninfo)
         return {name: value for name, value in values.items() if name not in given}
+
+
+def lasting(connection: psycopg.Connection[Any]) -> dict[str, str]:
+    """Return what a session is set to whose locks are those of turnlog, whatever is its role's default, or a server's.
+
+    Who has waited for a lock sees what was made meanwhile. A session holds locks and listens while it is idle, and one
+    that is ended while it waits for a standby shows what that has not.
+    """
+    return {
+        "default_transaction_isolation": "read committed",
+        "default_transaction_deferrable": "off",
+        "idle_session_timeout": "0",
+        **({"transaction_timeout": "0"} if connection.info.server_version >= _HAS_TRANSACTION_TIMEOUT else {}),
+    }
+
+
+def set_all(settings: Mapping[str, str]) -> sql.Composed:
+    """Return statements that set settings of a session."""
+    return sql.SQL(";").join(
+        sql.SQL("SET {} = {}").format(sql.Identifier(name), sql.Literal(value)) for name, value in settings.items()
+    )
 
 
 def _opened(connect: Callable[[], psycopg.Connection[Any]]) -> psycopg.Connection[Any]:
