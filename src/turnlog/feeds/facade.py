@@ -28,8 +28,9 @@ from turnlog.feeds.targets import Target
 from turnlog.feeds.usage import By, ToolActivity, ToolSum, UsageOfTurns, UsageSum, UsageView
 from turnlog.feeds.words import Words
 from turnlog.model.kinds import check_texts, check_type
+from turnlog.projections.belonging import threads_of_turns
 from turnlog.projections.filters import EVERY_TURN, TurnFilter
-from turnlog.projections.threads import thread_runs, threads_of_turns
+from turnlog.projections.threads import thread_runs
 from turnlog.record import find_turn
 from turnlog.record.fields import check_headish
 from turnlog.store import Store

@@ -18,9 +18,9 @@ from turnlog.model.kinds import check_texts
 from turnlog.model.meta import TurnMeta, Usage
 from turnlog.model.plain import check_one_of
 from turnlog.model.tool_calls import WITHOUT_A_CALL, ToolEndMeta
+from turnlog.projections.belonging import ThreadsInOrder
 from turnlog.projections.bookmarks import moved_head
 from turnlog.projections.filters import EVERY_TURN, TurnFilter, check_filter
-from turnlog.projections.threads import threads_of
 from turnlog.projections.turns import find_links
 from turnlog.store import ReadTransaction
 
@@ -287,6 +287,7 @@ class UsageView:
             of_streams.setdefault(str(keys[at]), {})[keys] = sums
         lasts = dict[str, int](self._rows("SELECT stream, MAX(stream_position) FROM usage_turns GROUP BY stream"))
         found: _Sums = {}
+        threads = ThreadsInOrder()
         for stream, whole in of_streams.items():
             # Where a merge comes in, what follows is of more threads.
             merges = {link.child_position for link in find_links(transaction, "child_stream = ?", stream)}
@@ -296,7 +297,7 @@ class UsageView:
                 spans = zip(starts, [*starts[1:], lasts[stream] + 1], strict=True)
                 parts = [self._of_part(columns, stream, span, which) for span in spans]
             for start, part in zip(starts, parts, strict=True):
-                for thread in threads_of(transaction, stream, start) if part else ():
+                for thread in threads.at(transaction, stream, start) if part else ():
                     for keys, sums in part.items():
                         threaded = (*keys[:at], thread, *keys[at + 1 :])
                         found[threaded] = _added(found.get(threaded, _NOTHING), sums)

@@ -1,9 +1,9 @@
-"""To which threads turns and other events belong, asked for one after the other."""
+"""To which threads turns and other events belong: some of them, or one after the other."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from turnlog.errors import CorruptionError
@@ -60,10 +60,18 @@ class ThreadsInOrder:
         found = None if known is None else known.beside(turn)
         if found is None:
             found = self._joined(transaction, turn)
-            if known is None or not known.join(turn, found):
+            if self._at(turn.stream, turn.position) is None and (known is None or not known.join(turn, found)):
                 alone = _goes_on_alone(turn)
                 self._keep(turn.stream, _Known(turn.position, turn.position, found, begins_alone=alone))
         return found
+
+    def at(self, transaction: SQLTransaction, stream: str, position: int) -> tuple[str, ...]:
+        """Return the same for the turn at a position of a stream."""
+        return self._at(stream, position) or self._reached(transaction, stream, position)
+
+    def _at(self, stream: str, position: int) -> tuple[str, ...] | None:
+        known = self._known.get(stream)
+        return None if known is None else known.at(position)
 
     def _keep(self, stream: str, known: _Known) -> None:
         if len(self._known) >= _STREAMS_MAX:
@@ -77,20 +85,19 @@ class ThreadsInOrder:
         places = [(turn.stream, turn.position - 1)] if turn.position else []
         links = links_to(transaction, [turn.stream])
         places += [(link.parent_stream, link.parent_position) for link in links if link.child_position == turn.position]
-        found = [known.at(position) for stream, position in places if (known := self._known.get(stream)) is not None]
-        told = [threads for threads in found if threads is not None]
+        told = [threads for place in places if (threads := self._at(*place)) is not None]
         if not told or len(told) < len(places):
-            return self._reached(transaction, turn)
+            return self._reached(transaction, turn.stream, turn.position)
         return tuple(sorted(set(chain.from_iterable(told))))
 
-    def _reached(self, transaction: SQLTransaction, turn: Header) -> tuple[str, ...]:
+    def _reached(self, transaction: SQLTransaction, stream: str, position: int) -> tuple[str, ...]:
         """Return the roots of all that a turn continues. Where that is one, it is the one of all turns between."""
-        ends, roots = reach(transaction, {turn.stream: turn.position})
+        ends, roots = reach(transaction, {stream: position}, self._at)
         found = tuple(sorted(roots))
         if len(found) == 1:
-            for stream, end in ends.items():
-                if stream != turn.stream and stream not in self._known:
-                    self._keep(stream, _Known(0, end, found))
+            for each, end in ends.items():
+                if self._at(each, end) is None:
+                    self._keep(each, _Known(0, end, found))
         return found
 
 
@@ -130,6 +137,24 @@ class _Known:
             self._starts.append(turn.position)
             self._threads.append(threads)
         return True
+
+
+def threads_of_turns(transaction: ReadTransaction, turns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the ids of the threads that turns belong to, sorted, by the ids of the turns."""
+    places = transaction.located(turns)
+    merges: dict[str, list[int]] = {}
+    for link in links_to(transaction, {at.stream for at in places.values()}):
+        merges.setdefault(link.child_stream, []).append(link.child_position)
+    # Where a merge comes in, what follows is of more threads; all else of a stream is of the same.
+    threads = ThreadsInOrder()
+    parts: dict[tuple[str, int], tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
+    for turn, at in places.items():
+        part = at.stream, sum(start <= at.position for start in merges.get(at.stream, ()))
+        if part not in parts:
+            parts[part] = threads.at(transaction, at.stream, at.position)
+        found[turn] = parts[part]
+    return found
 
 
 def _goes_on_alone(turn: Header) -> bool:

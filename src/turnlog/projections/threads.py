@@ -99,23 +99,6 @@ def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[
     return sorted(reach(transaction, {stream: position}).roots)
 
 
-def threads_of_turns(transaction: ReadTransaction, turns: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the ids of the threads that turns belong to, sorted, by the ids of the turns."""
-    places = transaction.located(turns)
-    merges: dict[str, list[int]] = {}
-    for link in links_to(transaction, {at.stream for at in places.values()}):
-        merges.setdefault(link.child_stream, []).append(link.child_position)
-    # Where a merge comes in, what follows is of more threads; all else of a stream is of the same.
-    parts: dict[tuple[str, int], tuple[str, ...]] = {}
-    found: dict[str, tuple[str, ...]] = {}
-    for turn, at in places.items():
-        part = at.stream, sum(start <= at.position for start in merges.get(at.stream, ()))
-        if part not in parts:
-            parts[part] = tuple(threads_of(transaction, at.stream, at.position))
-        found[turn] = parts[part]
-    return found
-
-
 class Reach(NamedTuple):
     """What the ancestries of some turns are made of, told by links alone.
 
@@ -128,8 +111,18 @@ class Reach(NamedTuple):
     roots: set[str]
 
 
-def reach(transaction: SQLTransaction, places: Mapping[str, int]) -> Reach:
-    """Return what the ancestries of turns are made of, each up to a position of a stream."""
+def reach(
+    transaction: SQLTransaction,
+    places: Mapping[str, int],
+    threads_at: Callable[[str, int], Sequence[str] | None] | None = None,
+) -> Reach:
+    """Return what the ancestries of turns are made of, each up to a position of a stream.
+
+    Args:
+        transaction: where that is read.
+        places: the streams of the turns, with their positions.
+        threads_at: told a place, returns the roots of its turn where these are known: it is not gone beyond.
+    """
     ends = dict(places)
     waiting = set(ends)
     roots: set[str] = set()
@@ -138,7 +131,12 @@ def reach(transaction: SQLTransaction, places: Mapping[str, int]) -> Reach:
         roots |= waiting - {link.child_stream for link in links if link.child_position == 0}
         waiting = set[str]()
         for link in links:
-            if link.parent_position > ends.get(link.parent_stream, -1):
+            if link.parent_position <= ends.get(link.parent_stream, -1):
+                continue
+            known = None if threads_at is None else threads_at(link.parent_stream, link.parent_position)
+            if known is not None:
+                roots.update(known)
+            else:
                 ends[link.parent_stream] = link.parent_position
                 waiting.add(link.parent_stream)
     return Reach(ends, roots)

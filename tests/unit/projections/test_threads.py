@@ -16,7 +16,7 @@ from turnlog.events import TURN
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.model import Origin
 from turnlog.projections import Thread, TurnFilter, belonging, synchronous
-from turnlog.projections.belonging import ThreadsInOrder
+from turnlog.projections.belonging import ThreadsInOrder, threads_of_turns
 from turnlog.projections.turns import Link
 from turnlog.sources import Sources
 from turnlog.store import SQLTransaction, open_store
@@ -157,6 +157,7 @@ def test_threads_mirror_the_definition_in_a_random_log(log: TurnLog) -> None:
             headers = {turn: event.header for turn in order if (event := transaction.event(turn)) is not None}
             told = [threads_of.of(transaction, headers[turn]) for turn in order]
             assert told == [tuple(sorted(roots_of[turn])) for turn in order]
+            assert threads_of_turns(transaction, order) == dict(zip(order, told, strict=True))
 
 
 def test_threads_of_nested_forks_are_told_by_few_reads(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
