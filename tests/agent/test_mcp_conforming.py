@@ -66,3 +66,5 @@ def test_a_schema_that_would_never_end_is_given_up() -> None:
     """A server writes it, and the run goes on."""
     twice = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(60)}
     assert fault_by({"$ref": "#/$defs/d0", "$defs": twice | {"d60": {"type": "string"}}}, {}) is None
+    searched = {"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}
+    assert fault_by(searched, {"a" * 40 + "!": 1}) is None

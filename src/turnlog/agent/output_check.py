@@ -91,14 +91,15 @@ def of_schema_of_type(schema: Mapping[str, Any]) -> Callable[[Any], None]:
 def fault_by(schema: Mapping[str, Any], value: Any) -> str | None:
     """Return the first thing in which a value does not follow a schema, whoever wrote that, in a line.
 
-    None where it follows it, and where that cannot be told: by what is no schema, or within a second. Which items of a
-    list are the same is not looked at, for that cannot be ended, nor are formats.
+    None where it follows it, and where that cannot be told: by what is no schema, or within a second. What cannot be
+    ended is not looked at: which items of a list are the same, and which properties were not looked at yet, for which
+    patterns are searched. Nor are formats.
     """
     try:
         standard: Any = _jsonschema.validators.validator_for(schema, default=_jsonschema.Draft202012Validator)
         standard.check_schema(schema)
         end = monotonic() + _CHECK_S_MAX
-        checks = {**standard.VALIDATORS, **_KEYWORDS, "uniqueItems": _passed_over}
+        checks = {**standard.VALIDATORS, **_KEYWORDS, **dict.fromkeys(_ENDLESS, _passed_over)}
         keywords = {name: partial(_in_time, check, end) for name, check in checks.items()}
         validator: Any = _jsonschema.validators.extend(standard, keywords)(schema, registry=_NO_OTHERS)
         error: Any = next(validator.iter_errors(value), None)
@@ -264,6 +265,9 @@ _KEYWORDS = {
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional_properties,
 }
+
+_ENDLESS = ("uniqueItems", "unevaluatedProperties")
+"""Keywords that somebody else's schema can make the check go on for ever with."""
 
 _KEYWORDS_OF_TYPES = {
     **_KEYWORDS,
