@@ -503,6 +503,25 @@ def test_usage_of_a_copied_message_counts_once(tmp_path: Path, log: TurnLog, fil
     assert log.import_claude_code(path).turns_added == 0
 
 
+@pytest.mark.parametrize(
+    "order", ["o, c:2, c", "o:2, c, o", "o:2, c:2, c, o", "o:2, c:2, o, c", "c, o:2, o", "c:2, o, c"]
+)
+def test_usage_of_a_copy_that_was_cut_within_a_message_counts_once(tmp_path: Path, log: TurnLog, order: str) -> None:
+    """In whatever order the files come, each cut behind two rows or whole: the rows of the message differ in time."""
+    for step in order.split(", "):
+        name, _, count = step.partition(":")
+        rows = [
+            user(f"u{name}", None, "q"),
+            says(f"a{name}", f"u{name}", "m", "a"),
+            says(f"b{name}", f"a{name}", "m", "b"),
+        ]
+        for second, (row, output) in enumerate(zip(rows[1:], (1, 10), strict=True)):
+            row["message"] |= {"usage": {"input_tokens": 100, "output_tokens": output}, "stop_reason": "end_turn"}
+            row |= {"requestId": "r", "timestamp": f"2026-02-10T15:41:5{second}.049Z"}
+        imported(log, tmp_path, *rows[: int(count or 3)], name=f"{name}.jsonl")
+    assert log.feeds.total_usage().usage == Usage(input_tokens=100, output_tokens=10)
+
+
 def test_usage_of_messages_that_happen_to_have_one_id_is_counted(tmp_path: Path, log: TurnLog) -> None:
     """Of other requests."""
     took = {"usage": {"input_tokens": 5, "output_tokens": 1}, "stop_reason": "end_turn"}

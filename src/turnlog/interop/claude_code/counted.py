@@ -8,8 +8,8 @@ from turnlog.interop.claude_code.lines import FORMAT, Row
 from turnlog.model import Usage
 from turnlog.store import ReadTransaction
 
-_CANDIDATES_MAX = 100
-
+_CANDIDATES_MAX = 100_000
+"""So many turns of one time are looked at, at most."""
 
 Counts = dict[tuple[str, str | None], dict[str, Usage | None]]
 """The turns of messages, by the ids of message and request, and what each turn has of the usage of its message."""

@@ -115,8 +115,11 @@ class Session(Source[Known, Details]):
                 parents[turn] = tuple(parent.id for parent in event.header.parents)
                 counted.add(event)
             lines[index] = turn
-        for index, row in enumerate(self.file.rows):
-            if index not in lines:
+        messages = [None if row.message is None else row.message.id for row in self.file.rows]
+        # Another turn of a message was said when any of its rows was, also one that the log has.
+        new = {message for index, message in enumerate(messages) if index not in lines}
+        for row, message in zip(self.file.rows, messages, strict=True):
+            if message in new:
                 counted.find(transaction, row)
         return Known(lines=lines, parents=parents, found=self._found(transaction), counted=counted.turns)
 
