@@ -9,7 +9,7 @@ from itertools import chain
 from turnlog.errors import CorruptionError
 from turnlog.events import BASE, CALL, REPLY, TURN, Header, Recorded
 from turnlog.projections.threads import reach
-from turnlog.projections.turns import links_to
+from turnlog.projections.turns import find_links, links_to
 from turnlog.store import ReadTransaction, SQLTransaction
 
 _OF_A_TURN = (CALL, REPLY)
@@ -83,8 +83,8 @@ class ThreadsInOrder:
         if turn.position == 0 and not turn.parents:
             return (turn.id,)
         places = [(turn.stream, turn.position - 1)] if turn.position else []
-        links = links_to(transaction, [turn.stream])
-        places += [(link.parent_stream, link.parent_position) for link in links if link.child_position == turn.position]
+        links = find_links(transaction, "child_stream = ? AND child_position = ?", turn.stream, turn.position)
+        places += [(link.parent_stream, link.parent_position) for link in links]
         told = [threads for place in places if (threads := self._at(*place)) is not None]
         if not told or len(told) < len(places):
             return self._reached(transaction, turn.stream, turn.position)

@@ -1,7 +1,7 @@
 """The thread index."""
 
 import random
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +15,7 @@ from turnlog.errors import CorruptionError
 from turnlog.events import TURN
 from turnlog.events.flaws import TIME_MS_MAX
 from turnlog.model import Origin
-from turnlog.projections import Thread, TurnFilter, belonging, synchronous
+from turnlog.projections import Thread, TurnFilter, belonging, synchronous, turns
 from turnlog.projections.belonging import ThreadsInOrder, threads_of_turns
 from turnlog.projections.turns import Link
 from turnlog.sources import Sources
@@ -162,14 +162,15 @@ def test_threads_mirror_the_definition_in_a_random_log(log: TurnLog) -> None:
 
 def test_threads_of_nested_forks_are_told_by_few_reads(log: TurnLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the last turn is asked for first: each fork would lead to the root by all that it is nested in."""
-    links = list[int]()
-    links_to = belonging.links_to
+    reads = list[str]()
+    find_links = turns.find_links
 
-    def counted(transaction: SQLTransaction, streams: Collection[str]) -> Iterator[Link]:
-        links.append(len(streams))
-        return links_to(transaction, streams)
+    def counted(transaction: SQLTransaction, where: str, *parameters: object) -> list[Link]:
+        reads.append(where)
+        return find_links(transaction, where, *parameters)
 
-    monkeypatch.setattr(belonging, "links_to", counted)
+    for module in (turns, belonging):
+        monkeypatch.setattr(module, "find_links", counted)
     root = turn = log.add_turn("r").id
     log.add_turn("1", continues=root)
     for number in range(100):
@@ -178,10 +179,10 @@ def test_threads_of_nested_forks_are_told_by_few_reads(log: TurnLog, monkeypatch
     events = [event for event in log.events() if event.header.topic == TURN]
     with log.store.read() as transaction:
         for order in (events, events[::-1]):
-            links.clear()
+            reads.clear()
             threads_of = ThreadsInOrder()
             assert {threads_of.of(transaction, event.header) for event in order} == {(root,)}
-            assert sum(links) <= 2 * len(events)
+            assert len(reads) <= 2 * len(events)
 
 
 def test_bookmark_events_are_no_turns(log: TurnLog) -> None:
