@@ -18,10 +18,11 @@ from typing import Any
 from turnlog.errors import MetaError, MissingPackageError
 from turnlog.events import TURN
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
-from turnlog.feeds.sinks.posting import TIMEOUT_S, Answer, Poster, in_short, parse_endpoint, shown_endpoint
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Answer, Poster, in_short, parse_endpoint
 from turnlog.feeds.sinks.spans import SpanData, Spans
 from turnlog.store import Store
 from turnlog.store.telling import logger
+from turnlog.web_address import shown
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 PATH = "/v1/traces"
@@ -68,7 +69,7 @@ class OpenTelemetry(Sink):
         parts = parse_endpoint(endpoint, "endpoint", instead=_LOGIN)
         if not parts.path.endswith(PATH):
             parts = parts._replace(path=parts.path.rstrip("/") + PATH)
-        self._destination = shown_endpoint(parts)
+        self._destination = shown(parts)
         self._content = content
         self._headers = dict(headers or {})
         self._service = service
@@ -80,7 +81,7 @@ class OpenTelemetry(Sink):
 
     @property
     def destination(self) -> str:
-        """The URL without its query, and without what looks like a secret in its path."""
+        """The URL without its query."""
         return self._destination
 
     @property

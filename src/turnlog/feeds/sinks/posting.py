@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
 from socket import gaierror
 from ssl import SSLError
 from typing import TYPE_CHECKING, NamedTuple, cast
-from urllib.parse import SplitResult, unquote
+from urllib.parse import SplitResult
 
 from turnlog.audit.posting import exchange
 from turnlog.errors import MetaError
@@ -17,8 +16,7 @@ from turnlog.feeds.sinks.loop import Loop
 from turnlog.feeds.sinks.seconds import check_seconds
 from turnlog.providers.sending import sent
 from turnlog.providers.wire import asked_wait_s
-from turnlog.record.secret_names import looks_random
-from turnlog.web_address import parsed, shown, shown_text
+from turnlog.web_address import parsed, shown_text
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,10 +29,6 @@ _ANSWER_CHARACTERS_MAX = 200
 """How much of it an error repeats at most."""
 _AGAIN = frozenset({408, 425, 429})
 """Statuses below 500 that may be another one later."""
-
-
-_HASH_CHARACTERS = 8
-"""How much of the hash of a secret stands in its place: enough to tell a few from each other."""
 
 
 def parse_endpoint(url: str, field: str, *, instead: str) -> SplitResult:
@@ -54,18 +48,6 @@ def parse_endpoint(url: str, field: str, *, instead: str) -> SplitResult:
     if "@" in parts.netloc:
         raise MetaError(f"the URL has a user or a password in it: leave them out, and {instead}", field=field)
     return parts
-
-
-def shown_endpoint(parts: SplitResult) -> str:
-    """Return an endpoint as its feed is named after it: without its query, and without a secret in its path.
-
-    What looks like one there has the beginning of its hash in its place, so that two endpoints stay two.
-    """
-    path = [
-        f"…{sha256(part.encode()).hexdigest()[:_HASH_CHARACTERS]}" if looks_random(unquote(part)) else part
-        for part in parts.path.split("/")
-    ]
-    return shown(parts._replace(path="/".join(path)))
 
 
 class Answer(NamedTuple):

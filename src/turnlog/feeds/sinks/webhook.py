@@ -18,9 +18,10 @@ import msgspec
 
 from turnlog.errors import MetaError
 from turnlog.feeds.sinks.interface import Batch, Place, Sink
-from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint, shown_endpoint
+from turnlog.feeds.sinks.posting import TIMEOUT_S, Poster, parse_endpoint
 from turnlog.model.long_strings import json_pieces
 from turnlog.store import Store
+from turnlog.web_address import shown
 
 EVENT_TYPE = "turnlog.events"
 
@@ -64,7 +65,7 @@ class Webhook(Sink):
         Raises:
             MetaError: the URL is none, or has a password in it; a secret is none; or `timeout_s` is out of bounds.
         """
-        self._destination = shown_endpoint(parse_endpoint(url, "url", instead=_LOGIN))
+        self._destination = shown(parse_endpoint(url, "url", instead=_LOGIN))
         self._secrets = [parse_secret(secret) for secret in secrets]
         self._form: Form = form
         self._now = now
@@ -72,7 +73,7 @@ class Webhook(Sink):
 
     @property
     def destination(self) -> str:
-        """The URL without its query, and without what looks like a secret in its path."""
+        """The URL without its query."""
         return self._destination
 
     def open(self, store: Store) -> Place | None:  # noqa: ARG002 - the endpoint knows nothing of it
