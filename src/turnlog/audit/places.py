@@ -16,7 +16,7 @@ from turnlog.errors import MetaError, PlaceError, os_reason
 from turnlog.home import in_home
 from turnlog.model.kinds import check_list, check_type
 from turnlog.store.files import FILE_MODE, OWN, make_folders, not_a_file, sync_folder
-from turnlog.web_address import parsed, shown_server
+from turnlog.web_address import parsed, shown_server, shown_text
 
 
 class Place(Protocol):
@@ -58,7 +58,7 @@ def parse_place(text: str) -> Place:
     if not text or "\0" in text:
         raise PlaceError("a place for checkpoints is a path, command:… or https://…")
     if "://" in text:
-        raise PlaceError(f"{text!r}: a place is a path, command:… or https://…")
+        raise PlaceError(f"{shown_text(text)!r}: a place is a path, command:… or https://…")
     path = in_home(text, PlaceError)
     return Folder(path) if text.endswith("/") or path.is_dir() else AppendOnlyFile(path)
 

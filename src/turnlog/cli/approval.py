@@ -36,7 +36,7 @@ class Approval:
         """Take the display that the questions go between, and what returns the tools that a model call offered."""
         self._live = live
         self._tools_of = tools_of
-        self._allowed: dict[str, Tool | None] = {}
+        self._allowed: dict[str, Tool] = {}
 
     def forget(self) -> None:
         """Forget what was allowed: other servers may offer tools of the same names from here on."""
@@ -69,7 +69,8 @@ class Approval:
                     case "n" | "no":
                         return False
                     case "a" | "always" if not is_again:
-                        self._allowed[call.name] = self._offered(call.name)
+                        if (offered := self._offered(call.name)) is not None:
+                            self._allowed[call.name] = offered
                         return True
                     case "v" if is_cut:
                         _write(_pretty(call))

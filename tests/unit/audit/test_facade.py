@@ -182,6 +182,13 @@ def test_what_is_no_place_is_refused(text: str) -> None:
         parse_place(text)
 
 
+def test_a_place_that_is_no_url_is_repeated_without_its_login() -> None:
+    """A scheme that was mistyped makes it none."""
+    with pytest.raises(PlaceError, match=r"^'htps://host/x': a place is a path") as refused:
+        parse_place("htps://user:s3cret@host/x")
+    assert "s3cret" not in str(refused.value)
+
+
 def test_place_that_fails_keeps_nothing_from_the_others(log: TurnLog, tmp_path: Path) -> None:
     """All are tried, and the failure names the place."""
     places = [parse_place("command:false"), parse_place(f"{tmp_path}/missing/file"), parse_place(f"{tmp_path}/good")]
