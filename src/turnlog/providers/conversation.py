@@ -31,7 +31,7 @@ from turnlog.model.long_strings import LongStrings
 from turnlog.model.marked_blocks import LONG_KINDS, marked_texts
 from turnlog.providers.block_rules import BlockRules
 from turnlog.providers.carriage import Capabilities, Carried, CarriedConversation, Target
-from turnlog.providers.extras import CALL_TYPE, collects_left_out
+from turnlog.providers.extras import CALL_TYPE, encoded_with
 from turnlog.providers.joined_texts import CarriedBlocks
 from turnlog.providers.server_calls import ServerCalls, ServerPart
 from turnlog.providers.tool_ids import ToolIds
@@ -200,8 +200,7 @@ class Conversation:
 
     def _encoded(self, carried: Carried) -> Sequence[bytes]:
         """Return a message as messages of the wire, and take note of fields that do not stand in them."""
-        with collects_left_out() as left_out:
-            encoded = self._encode(carried)
+        encoded, left_out = encoded_with(self._encode, carried)
         for name, why in left_out:
             self._rules.lose("dropped", carried.turn, name, why)
         return encoded

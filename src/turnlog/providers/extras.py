@@ -9,8 +9,7 @@ too, so that it can be reported.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.model import ARGUMENTS, MALFORMED, Block, Native, Text, Thinking, ToolUse, arguments_text
+from turnlog.providers.carriage import Carried
 from turnlog.providers.raw_json import Fields, fields_of, items_of, raw, text_of
 from turnlog.providers.reader import Sender
 
@@ -97,19 +97,20 @@ _left_out: ContextVar[list[tuple[str, str]] | None] = ContextVar("left_out", def
 
 
 def leave_out(names: Iterable[str], why: str = "the wire has no place for it") -> None:
-    """Take note of fields that a message is encoded without, while somebody `collects_left_out`."""
+    """Take note of fields that a message is encoded without, where that is done by `encoded_with`."""
     collected = _left_out.get()
     if collected is not None:
         collected += [(name, why) for name in names]
 
 
-@contextmanager
-def collects_left_out() -> Generator[list[tuple[str, str]]]:
-    """Return a list that gets what is left out while messages are encoded: the name of each field, and why."""
+def encoded_with(
+    encode: Callable[[Carried], Sequence[bytes]], carried: Carried
+) -> tuple[Sequence[bytes], list[tuple[str, str]]]:
+    """Return a message as a wire encodes it, and what that leaves out: the name of each field, and why."""
     collected: list[tuple[str, str]] = []
     token = _left_out.set(collected)
     try:
-        yield collected
+        return encode(carried), collected
     finally:
         _left_out.reset(token)
 

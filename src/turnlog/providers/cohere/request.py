@@ -114,8 +114,9 @@ def _assistant(blocks: Sequence[Block]) -> dict[str, Any]:
 
 def _citations(blocks: Sequence[Block], content: Sequence[Block]) -> Iterator[Raw]:
     """Iterate over the citations of a message. Those of its content name the part that they are of as it stands now."""
-    places = {id(block): place for place, block in enumerate(content)}
-    for block in blocks:
+    cited = [block for block in blocks if CITATIONS in block.extra]
+    places = {id(block): place for place, block in enumerate(content)} if cited else {}
+    for block in cited:
         place = places.get(id(block))
         for citation in items_of(block.extra.get(CITATIONS)) or ():
             if place is not None:
