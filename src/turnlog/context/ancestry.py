@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from turnlog.errors import CorruptionError
 from turnlog.events import PARENT, Citation, Header, Recorded, check_cited
 from turnlog.events.form import gap
-from turnlog.projections.threads import reach
+from turnlog.projections.belonging import reach
 from turnlog.projections.turns import stream_backwards
 from turnlog.store import ReadTransaction
 

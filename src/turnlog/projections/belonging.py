@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from turnlog.errors import CorruptionError
 from turnlog.events import BASE, CALL, REPLY, TURN, Header, Recorded
-from turnlog.projections.threads import reach
 from turnlog.projections.turns import find_links, links_to
 from turnlog.store import ReadTransaction, SQLTransaction
 
@@ -41,6 +41,54 @@ def turns_of(transaction: ReadTransaction, recorded: Recorded) -> Iterator[Recor
             yield cited
         elif cited.header.topic in _OF_A_TURN:
             yield from turns_of(transaction, cited)
+
+
+def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[str]:
+    """Return the ids of the threads that the turn at a position of a stream belongs to, sorted."""
+    return sorted(reach(transaction, {stream: position}).roots)
+
+
+class Reach(NamedTuple):
+    """What the ancestries of some turns are made of, told by links alone.
+
+    Attributes:
+        ends: the streams that they have turns of, each with the last position that is of them.
+        roots: the streams among them that begin with a root, which is named as they are.
+    """
+
+    ends: dict[str, int]
+    roots: set[str]
+
+
+def reach(
+    transaction: SQLTransaction,
+    places: Mapping[str, int],
+    threads_at: Callable[[str, int], Sequence[str] | None] | None = None,
+) -> Reach:
+    """Return what the ancestries of turns are made of, each up to a position of a stream.
+
+    Args:
+        transaction: where that is read.
+        places: the streams of the turns, with their positions.
+        threads_at: told a place, returns the roots of its turn where these are known: it is not gone beyond.
+    """
+    ends = dict(places)
+    waiting = set(ends)
+    roots: set[str] = set()
+    while waiting:
+        links = [link for link in links_to(transaction, waiting) if link.child_position <= ends[link.child_stream]]
+        roots |= waiting - {link.child_stream for link in links if link.child_position == 0}
+        waiting = set[str]()
+        for link in links:
+            if link.parent_position <= ends.get(link.parent_stream, -1):
+                continue
+            known = None if threads_at is None else threads_at(link.parent_stream, link.parent_position)
+            if known is not None:
+                roots.update(known)
+            else:
+                ends[link.parent_stream] = link.parent_position
+                waiting.add(link.parent_stream)
+    return Reach(ends, roots)
 
 
 class ThreadsInOrder:

@@ -11,15 +11,15 @@ from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from turnlog.events import TURN, Recorded, turn_meta
 from turnlog.events.times import said_at
+from turnlog.projections.belonging import ThreadsInOrder, reach, threads_of
 from turnlog.projections.bookmarks import all_bookmarks, bookmarks_like
-from turnlog.projections.turns import ANYWHERE, Link, find_links, links_from, links_to, stream_backwards, turns_within
-from turnlog.store import FoldTransaction, Located, ReadTransaction, SQLTransaction, SyncProjection
+from turnlog.projections.turns import ANYWHERE, Link, find_links, links_from, stream_backwards, turns_within
+from turnlog.store import FoldTransaction, Located, ReadTransaction, SyncProjection
 
 POSITION_MAX = (1 << 63) - 1
 """No position in a stream is above it."""
@@ -92,54 +92,6 @@ def _runs(roots: Iterable[str], links_of: Callable[[Collection[str]], Iterable[L
                 runs[link.child_stream] = link.child_position
                 waiting.add(link.child_stream)
     return runs
-
-
-def threads_of(transaction: SQLTransaction, stream: str, position: int) -> list[str]:
-    """Return the ids of the threads that the turn at a position of a stream belongs to, sorted."""
-    return sorted(reach(transaction, {stream: position}).roots)
-
-
-class Reach(NamedTuple):
-    """What the ancestries of some turns are made of, told by links alone.
-
-    Attributes:
-        ends: the streams that they have turns of, each with the last position that is of them.
-        roots: the streams among them that begin with a root, which is named as they are.
-    """
-
-    ends: dict[str, int]
-    roots: set[str]
-
-
-def reach(
-    transaction: SQLTransaction,
-    places: Mapping[str, int],
-    threads_at: Callable[[str, int], Sequence[str] | None] | None = None,
-) -> Reach:
-    """Return what the ancestries of turns are made of, each up to a position of a stream.
-
-    Args:
-        transaction: where that is read.
-        places: the streams of the turns, with their positions.
-        threads_at: told a place, returns the roots of its turn where these are known: it is not gone beyond.
-    """
-    ends = dict(places)
-    waiting = set(ends)
-    roots: set[str] = set()
-    while waiting:
-        links = [link for link in links_to(transaction, waiting) if link.child_position <= ends[link.child_stream]]
-        roots |= waiting - {link.child_stream for link in links if link.child_position == 0}
-        waiting = set[str]()
-        for link in links:
-            if link.parent_position <= ends.get(link.parent_stream, -1):
-                continue
-            known = None if threads_at is None else threads_at(link.parent_stream, link.parent_position)
-            if known is not None:
-                roots.update(known)
-            else:
-                ends[link.parent_stream] = link.parent_position
-                waiting.add(link.parent_stream)
-    return Reach(ends, roots)
 
 
 def latest_threads(
@@ -253,11 +205,12 @@ class _Threads:
         What belongs to a thread of a turn belongs to it from there on: of each stream the last of its turns tells.
         """
         streams: set[str] = set()
+        threads = ThreadsInOrder()
         for turn in islice(turns_within(self._transaction, spans), turns_max):
             stream = turn.header.stream
             if stream not in streams and (fits is None or fits(turn)):
                 streams.add(stream)
-                for thread in reversed(threads_of(self._transaction, stream, turn.header.position)):
+                for thread in reversed(threads.at(self._transaction, stream, turn.header.position)):
                     if thread not in self._seen and thread not in self._unsettled:
                         self._seen.add(thread)
                         yield self._thread(thread)

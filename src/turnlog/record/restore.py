@@ -29,7 +29,7 @@ from turnlog.events import (
     Recorded,
     is_of_format,
 )
-from turnlog.projections.threads import threads_of
+from turnlog.projections.belonging import threads_of
 from turnlog.record.calls import cited_event, read_request
 from turnlog.store import NewPayload, ReadTransaction, Taken, WriteTransaction
 

@@ -10,7 +10,7 @@ from turnlog.audit.known import Known
 from turnlog.audit.threads import Threads
 from turnlog.events import TURN
 from turnlog.model import BytesRef, CallMeta
-from turnlog.projections.threads import threads_of
+from turnlog.projections.belonging import threads_of
 from turnlog.record.calls import CallDraft, plan_call
 from turnlog.sources import Sources
 

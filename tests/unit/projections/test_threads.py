@@ -183,6 +183,9 @@ def test_threads_of_nested_forks_are_told_by_few_reads(log: TurnLog, monkeypatch
             threads_of = ThreadsInOrder()
             assert {threads_of.of(transaction, event.header) for event in order} == {(root,)}
             assert len(reads) <= 2 * len(events)
+    reads.clear()
+    assert [thread.id for thread in log.threads(5)] == [root]
+    assert len(reads) <= 2 * len(events)
 
 
 def test_bookmark_events_are_no_turns(log: TurnLog) -> None:

@@ -18,7 +18,7 @@ from turnlog.feeds.sinks.span_content import Said, SpanContent, given, joined
 from turnlog.model.blocks import ToolResult, ToolUse
 from turnlog.model.meta import TurnMeta, Usage
 from turnlog.model.tool_calls import ToolEndMeta
-from turnlog.projections.threads import threads_of
+from turnlog.projections.belonging import ThreadsInOrder
 from turnlog.store import ReadTransaction, Store
 
 INPUT_BYTES_MAX = 256 * 1024
@@ -83,6 +83,7 @@ class Spans:
         self._store = store
         self._content = content
         self._projector = Projector()
+        self._threads = ThreadsInOrder()
         self._questions: OrderedDict[str, str] = OrderedDict()
         """By the turn that a call was made from, the turn that its question begins at."""
 
@@ -144,7 +145,7 @@ class Spans:
 
     def _place(self, transaction: ReadTransaction, batch: Batch, turn: Recorded) -> dict[str, Any]:
         header = turn.header
-        threads = sorted(threads_of(transaction, header.stream, header.position))
+        threads = self._threads.of(transaction, header)
         return {
             "gen_ai.conversation.id": threads[0] if threads else None,
             "turnlog.turn.id": header.id,
