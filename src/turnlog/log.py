@@ -1309,7 +1309,7 @@ class TurnLog:
             ConflictError: turns of it came later than was seen: nothing was erased. Or others have kept changing holds
                 meanwhile.
         """
-        asked = audit.erasing.request(turn, thread, subject)
+        asked = audit.asking.request(turn, thread, subject)
         self._refuse(events.ERASURE, reason=reason, by=by)
         try:
             report = audit.erasing.erase(

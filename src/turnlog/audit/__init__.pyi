@@ -1,4 +1,4 @@
-from . import copying, erasing, holding, holds, retaining, sealing
+from . import asking, copying, erasing, holding, holds, retaining, sealing
 from .anchors import Anchor
 from .checkpoints import Checkpoint
 from .erasure_report import ErasureReport
@@ -29,6 +29,7 @@ __all__ = [
     "Signer",
     "Verifier",
     "VerifyReport",
+    "asking",
     "copying",
     "erasing",
     "holding",

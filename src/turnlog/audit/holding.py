@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from turnlog.audit.erasing import request
+from turnlog.audit.asking import request
 from turnlog.audit.holds import Hold, holds
 from turnlog.errors import HoldError
 from turnlog.events import HOLD, TARGET, cite

@@ -8,7 +8,8 @@ from itertools import chain, filterfalse
 
 from msgspec import Struct
 
-from turnlog.audit.erasing import GoneOnError, Request, Search, damage_told, erase
+from turnlog.audit.asking import Request
+from turnlog.audit.erasing import GoneOnError, Search, damage_told, erase
 from turnlog.audit.erasure_report import ErasureReport
 from turnlog.errors import ConflictError, HoldError, MetaError
 from turnlog.events.meta import turn_meta

@@ -20,7 +20,7 @@ from tests.talk import RUN, SIZES, Talk, raw_files, runs, traces
 
 from turnlog import LossReport, TurnLog, providers
 from turnlog.audit import erasing, retaining
-from turnlog.audit.erasing import Request
+from turnlog.audit.asking import Request
 from turnlog.audit.seals import SealFolder
 from turnlog.digest import sri
 from turnlog.errors import (

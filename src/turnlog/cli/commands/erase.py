@@ -11,7 +11,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from turnlog.audit.erasing import request
+from turnlog.audit.asking import request
 from turnlog.audit.erasure_report import ErasureReport
 from turnlog.audit.holds import Hold
 from turnlog.audit.targets import cited_targets
