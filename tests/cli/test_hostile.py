@@ -34,7 +34,7 @@ _LINE_CHARACTERS_MAX = 2000
 
 _MANY = """\
 import json, os, resource, sys
-import turnlog.cli.commands.providers, turnlog.cli.commands.transfer  # which take the longest
+import turnlog.cli.commands.providers, turnlog.cli.commands.importing  # which take the longest
 from turnlog.cli.app import main
 
 def run(environment, lines):

@@ -93,8 +93,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "replay": ("calls:replay", "List the model calls that a turn came of; check that they can be made again."),
     },
     "Keep": {
-        "import": ("transfer:app", "Import transcripts of agents and chats, or what export wrote."),
-        "export": ("transfer:export", "Write the log, or one thread, as JSON lines with payloads."),
+        "import": ("importing:app", "Import transcripts of agents and chats, or what export wrote."),
+        "export": ("export:export", "Write the log, or one thread, as JSON lines with payloads."),
         "copy": ("copy:copy", "Make another store the same log, on whatever engine, and compare the two."),
         "registers": ("registers:app", "List pointers, providers and MCP servers that imports brought; confirm them."),
         "verify": ("care:verify", "Read every stored byte again and check it."),

@@ -86,13 +86,18 @@ def options(kind: type[T]) -> type[T]:
     return Parameter(name="*")(dataclass(frozen=True, kw_only=True, eq=False, repr=False)(kind))
 
 
+def is_standard_stream(path: Path | None) -> bool:
+    """Tell whether a path is the `-` that means standard input or output."""
+    return path == Path(STANDARD_STREAM)
+
+
 def named_file(path: Path, what: str) -> Path:
     """Return a file that is read by its name alone.
 
     Raises:
         UsageError: it is `-`, which stands for standard input elsewhere.
     """
-    if path == Path(STANDARD_STREAM):
+    if is_standard_stream(path):
         raise UsageError(f"{what} -: it takes a file, not standard input")
     return path
 

@@ -18,7 +18,7 @@ from turnlog.cli.options import COMMON, Common
 from turnlog.cli.output import binary_output, keep_for_programs, write_json, write_json_lines
 from turnlog.cli.parameters import parse_parameters
 from turnlog.cli.targets import new_file
-from turnlog.cli.usage import STANDARD_STREAM
+from turnlog.cli.usage import is_standard_stream
 from turnlog.model import Spelling, parse_tools, parse_window
 from turnlog.model.cut_characters import CutCharacters
 from turnlog.providers.wire import events_in
@@ -76,7 +76,7 @@ def prepare(  # noqa: PLR0913 - one argument for each option
         stream=stream,
     )
     if report is not None:
-        if str(report) == STANDARD_STREAM:
+        if is_standard_stream(report):
             raise UsageError("--report: name a file, standard output has the request")
         with new_file(report, common, force=force) as file:
             file.write(msgspec.json.encode(request.loss_report) + b"\n")
@@ -139,7 +139,7 @@ def _adapter(provider: str) -> providers.Provider:
 
 
 def _read(path: Path) -> bytes:
-    return sys.stdin.buffer.read() if str(path) == STANDARD_STREAM else path.read_bytes()
+    return sys.stdin.buffer.read() if is_standard_stream(path) else path.read_bytes()
 
 
 def _events(path: Path) -> list[bytes]:
@@ -154,7 +154,7 @@ def _events_as_they_come(path: Path) -> Iterator[bytes]:
         UsageError: there are none.
     """
     with contextlib.ExitStack() as stack:
-        file = sys.stdin.buffer if str(path) == STANDARD_STREAM else stack.enter_context(path.open("rb"))
+        file = sys.stdin.buffer if is_standard_stream(path) else stack.enter_context(path.open("rb"))
         first = next((line for line in file if line.strip()), b"")
         if not first:
             raise UsageError("there are no events in it")

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 from tests.docs.pages import ROOT
 
 from turnlog import TurnLog
-from turnlog.cli.commands import transfer
+from turnlog.cli.commands import export as export_command
 from turnlog.errors import NotFoundError, UnknownTurnError
 from turnlog.interop.canonical import messages, parse_messages
 from turnlog.interop.exports import WRITERS, export
@@ -69,7 +69,7 @@ class _Short(io.RawIOBase):
         return min(7, len(data))
 
 
-FORM = inspect.signature(transfer.export, eval_str=True).parameters["form"].annotation
+FORM = inspect.signature(export_command.export, eval_str=True).parameters["form"].annotation
 FORMS_OF_HELP = set(re.findall("[a-z]+", "".join(re.findall(r"\([^)]*\)", get_args(FORM)[1].help))))
 PAGE = (ROOT / "docs/how-to/take-transcripts-in-and-out.md").read_text(encoding="utf-8")
 
@@ -77,8 +77,8 @@ PAGE = (ROOT / "docs/how-to/take-transcripts-in-and-out.md").read_text(encoding=
 @pytest.mark.parametrize(
     ("place", "found"),
     [
-        ("the Literal of --format in src/turnlog/cli/commands/transfer.py", set(get_args(get_args(FORM)[0]))),
-        ("the help of --format in src/turnlog/cli/commands/transfer.py", FORMS_OF_HELP),
+        ("the Literal of --format in src/turnlog/cli/commands/export.py", set(get_args(get_args(FORM)[0]))),
+        ("the help of --format in src/turnlog/cli/commands/export.py", FORMS_OF_HELP),
         (
             "the table of --format in docs/how-to/take-transcripts-in-and-out.md",
             set(re.findall("`([a-z]+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)))),
