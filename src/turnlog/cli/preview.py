@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -31,12 +31,25 @@ START_BYTES_MAX = 400
 """More of a tool's input, or of a native block, is not shown in a line."""
 
 
-def previews(log: TurnLog, turns: Sequence[Turn], damages: list[CorruptionError]) -> dict[str, str]:
-    """Return a line for each turn, by its id. That of a turn whose payload is damaged says so, and `damages` what."""
+def previews(
+    log: TurnLog,
+    turns: Sequence[Turn],
+    damages: list[CorruptionError],
+    *,
+    line_of: Callable[[str], str] = first_line,
+) -> dict[str, str]:
+    """Return a line for each turn, by its id. That of a turn whose payload is damaged says so, and `damages` what.
+
+    Args:
+        log: where they are.
+        turns: the turns.
+        damages: what is damaged is added to it.
+        line_of: the line of a text; where it is empty, that of the next text is taken.
+    """
     found = {turn.id: _unread(turn) or _of_document(turn) for turn in turns if _has_no_blocks(turn)}
     with log.store.read() as transaction:
         for run in _runs([turn for turn in turns if not _has_no_blocks(turn)]):
-            found |= _of_run(transaction, run, damages)
+            found |= _of_run(transaction, run, line_of, damages)
     return {turn.id: _of_meta(turn) + _of_failed(turn) + found[turn.id] for turn in turns}
 
 
@@ -52,12 +65,14 @@ def _runs(turns: Sequence[Turn]) -> Iterator[list[Turn]]:
         yield run
 
 
-def _of_run(transaction: ReadTransaction, run: Sequence[Turn], damages: list[CorruptionError]) -> dict[str, str]:
+def _of_run(
+    transaction: ReadTransaction, run: Sequence[Turn], line_of: Callable[[str], str], damages: list[CorruptionError]
+) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
         starts = transaction.stream_starts(run[0].stream, run[0].position, run[-1].position, READ_BYTES_MAX)
         for recorded, payload in starts:
-            found[recorded.header.id] = _of_payload(recorded, payload)
+            found[recorded.header.id] = _of_payload(recorded, payload, line_of)
         _check_all_there(run, found)
     except CorruptionError as error:
         if len(run) == 1:
@@ -65,7 +80,7 @@ def _of_run(transaction: ReadTransaction, run: Sequence[Turn], damages: list[Cor
             return {run[0].id: DAMAGED}
         for turn in run:
             if turn.id not in found:
-                found |= _of_run(transaction, [turn], damages)
+                found |= _of_run(transaction, [turn], line_of, damages)
     return found
 
 
@@ -75,15 +90,15 @@ def _check_all_there(run: Sequence[Turn], found: Mapping[str, str]) -> None:
         raise CorruptionError(f"turn {missing.id!r} does not stand in its stream where it says: run `turnlog verify`")
 
 
-def _of_payload(recorded: Recorded, payload: bytes | None) -> str:
+def _of_payload(recorded: Recorded, payload: bytes | None, line_of: Callable[[str], str]) -> str:
     if payload is None:  # a turn may have been erased since it was read
         return ERASED
     there_are = recorded.size or 0
     if there_are <= len(payload):
-        return _in_row(decode_content(payload))
+        return _in_row(decode_content(payload), line_of)
     blocks = blocks_at_start(payload)
     if any(isinstance(block, Text) and says(block.text) for block in blocks):
-        return _in_row(blocks)
+        return _in_row(blocks, line_of)
     return f"{of_block(blocks[0])} (and more)" if blocks else f"(content of {size(there_are)})"
 
 
@@ -114,18 +129,18 @@ def _of_failed(turn: Turn) -> str:
     return f"✗ {first_line(str(reason))} "
 
 
-def _in_row(blocks: Sequence[Block]) -> str:
+def _in_row(blocks: Sequence[Block], line_of: Callable[[str], str]) -> str:
     """Return what `of_blocks` does; a text cannot pass for anything else, or for the mark of a bookmark."""
-    said = of_blocks(blocks)
-    is_text = any(isinstance(block, Text) and says(block.text) for block in blocks)
+    said = of_blocks(blocks, line_of)
+    is_text = any(isinstance(block, Text) and line_of(block.text) for block in blocks)
     return said_in_row(said) if is_text else said
 
 
-def of_blocks(blocks: Sequence[Block]) -> str:
-    """Return the first line of the first text, else what the first block is."""
+def of_blocks(blocks: Sequence[Block], line_of: Callable[[str], str] = first_line) -> str:
+    """Return the first line of the first text that has one, else what the first block is."""
     for block in blocks:
-        if isinstance(block, Text) and says(block.text):
-            return first_line(block.text)
+        if isinstance(block, Text) and (line := line_of(block.text)):
+            return line
     lines = [of_block(block) for block in blocks if not isinstance(block, Text)]
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
     return lines[0] + more if lines else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -74,15 +74,29 @@ class TurnRows(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, log: TurnLog, turns: Sequence[Turn], screen: Screen, *, names: Mapping[str, Sequence[str]] | None = None
+        cls,
+        log: TurnLog,
+        turns: Sequence[Turn],
+        screen: Screen,
+        *,
+        names: Mapping[str, Sequence[str]] | None = None,
+        lines_of: Callable[[TurnLog, Sequence[Turn], list[CorruptionError]], dict[str, str]] = previews,
     ) -> TurnRows:
-        """Read what the rows of these turns need; `names` are bookmarks by turn, where it is known which to show."""
+        """Read what the rows of these turns need.
+
+        Args:
+            log: where they are.
+            turns: the turns.
+            screen: where they are shown.
+            names: bookmarks by turn, where it is known which to show.
+            lines_of: what to say of each.
+        """
         damages: list[CorruptionError] = []
         return cls(
             screen=screen,
             ids=shown_ids(log, turns, screen),
             names=names_by_turn(log) if names is None else names,
-            lines=previews(log, turns, damages),
+            lines=lines_of(log, turns, damages),
             now=datetime.now(UTC),
             damages=damages,
         )

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from turnlog.cli.about import lines_about
 from turnlog.cli.completing import HEADISH
 from turnlog.cli.failures import UsageError
 from turnlog.cli.filters import ThreadListing, TurnListing, none_of
@@ -42,9 +43,6 @@ _HELD_MAX = 2000
 
 _CLOSE = 16
 """Of a stream that has a line in each so many turns, all turns are read to find them, else the ends of lines alone."""
-
-_PROMPTS_MAX = 4
-"""So many turns after its root may be system prompts before nothing else is looked for."""
 
 _NAMES_PART = 4
 """Bookmarks of a thread take a part of the width, one of so many."""
@@ -294,48 +292,41 @@ def _heads(log: TurnLog, which: TurnListing, headish: str | None) -> list[Turn]:
 
 
 def threads(*, which: ThreadListing = _ALL_THREADS, common: Common = COMMON) -> None:
-    """List threads, the one with the latest activity first.
+    """List threads, the one with the latest activity first, each with what a person said first.
 
+    Context that an agent put before that, as an environment or instructions of a project, is passed over.
     --since and --until are about the last turn of a thread.
     """
     which.check()
     with common.open() as log, paging(json=common.json):
         found = which.of(log)[::-1]
-        if common.json:
-            write_json_lines({name: getattr(thread, name) for name in _THREAD_FIELDS} for thread in found)
-            return
-        if not found:
+        if not found and not common.json:
             none = "no threads yet: `turnlog add TEXT` starts one"
             note(none_of("threads", log, which.bookmark) if log.turn_count() else none)
             return
         screen = Screen.of_stdout()
-        about = {thread.id: _about(log, thread.id) for thread in found}
-        rows = TurnRows.of(log, [*about.values()], screen)
-        ids = shown_ids(log, [log.turn(thread.id) for thread in found], screen)
+        rows = TurnRows.of(log, [log.turn(thread.id) for thread in found], screen, lines_of=lines_about)
+        if common.json:
+            write_json_lines(
+                {name: getattr(thread, name) for name in _THREAD_FIELDS} | {"about": rows.lines[thread.id]}
+                for thread in found
+            )
+            rows.check()
+            return
         screen.table(
             [
                 [
-                    (ids.get(thread.id, thread.id), "yellow"),
+                    (rows.ids.get(thread.id, thread.id), "yellow"),
                     count(thread.turns, "turn"),
                     count(len(thread.heads), "head") if len(thread.heads) > 1 or screen.width is None else "",
                     (when(screen, datetime.fromisoformat(thread.last), rows.now), "dim"),
                     (_marked(thread.bookmarks, screen), "bold green"),
-                    rows.line(about[thread.id].id),
+                    rows.line(thread.id),
                 ]
                 for thread in found
             ]
         )
         rows.check()
-
-
-def _about(log: TurnLog, thread: str) -> Turn:
-    """Return the turn that says what a thread is about: the first that is no system prompt, else the first."""
-    root = log.turn(thread)
-    if root.role != "system":
-        return root
-    with log.store.read() as transaction:
-        after = map(turn_of, transaction.stream(root.stream, 1, _PROMPTS_MAX))
-    return next((turn for turn in after if turn.role != "system"), root)
 
 
 def _marked(names: Sequence[str], screen: Screen) -> str:
