@@ -7,6 +7,8 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,17 @@ def _write_registers(url: str) -> None:
     with TurnLog.open(url) as log:
         log.pointers.set("milli", "anthropic", "m-1", params={"max_tokens": 100})
         log.servers.set("fs", ["serve", "two words"], env=["HOME"])
+
+
+@contextmanager
+def piped(folder: Path, content: bytes) -> Generator[Path]:
+    """Give a pipe that somebody writes to."""
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=lambda: pipe.write_bytes(content))
+    writing.start()
+    yield pipe
+    writing.join()
 
 
 class TestExport:
@@ -186,7 +199,7 @@ class TestImport:
         message = other.refused("import", "turnlog", stdin=b'{"turnlog_export":1,"events":0}\n')
         assert message == "standard input: line 1: export of version 1, this turnlog knows 2: export it anew"
 
-    @pytest.mark.parametrize("through", ["file", "format", "pipe"])
+    @pytest.mark.parametrize("through", ["file", "format", "pipe", "pipe as a file"])
     @pytest.mark.parametrize("what", ["cut", "edited", "of a newer version"])
     def test_what_is_refused_makes_no_store(
         self, other: Command, out: Path, tmp_path: Path, what: str, through: str
@@ -202,6 +215,9 @@ class TestImport:
         file.write_bytes(wrong)
         if through == "pipe":
             other.refused("import", "turnlog", stdin=wrong)
+        elif through == "pipe as a file":
+            with piped(tmp_path, wrong) as pipe:
+                other.refused("import", "turnlog", pipe)
         else:
             other.refused("import", *(["turnlog"] if through == "format" else []), str(file))
         assert not other.store.exists()
@@ -215,12 +231,17 @@ class TestImport:
 
     def test_pipe_as_a_file_is_read(self, other: Command, out: Path, tmp_path: Path) -> None:
         """As of `turnlog import turnlog <(ssh there turnlog export)`."""
-        pipe = tmp_path / "pipe"
-        os.mkfifo(pipe)
-        writing = threading.Thread(target=lambda: pipe.write_bytes(out.read_bytes()))
-        writing.start()
-        assert other.ok("import", "turnlog", pipe).text.startswith(f"{pipe}  6 events added")
-        writing.join()
+        with piped(tmp_path, out.read_bytes()) as pipe:
+            assert other.ok("import", "turnlog", pipe).text.startswith(f"{pipe}  6 events added")
+
+    @pytest.mark.parametrize("there", ["pipe", "/dev/null"])
+    def test_a_transcript_that_is_no_file_makes_no_store(self, other: Command, tmp_path: Path, there: str) -> None:
+        """Its importer reads files alone."""
+        file = tmp_path / there
+        if there == "pipe":
+            os.mkfifo(file)
+        assert other.refused("import", "claude-code", file).endswith(": give a regular file")
+        assert not other.store.exists()
 
     def test_import_that_nobody_can_be_told_of_says_that_it_is_done(self, other: Command, out: Path) -> None:
         """Standard output is full, and the log has the events."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, BinaryIO, Literal
 
@@ -33,6 +33,8 @@ from turnlog.registers import ImportedRegister
 
 _NAMES_MAX = 5
 """How many bookmarks are named to people; --json names all."""
+
+_NONE_HELD: Mapping[Path, BinaryIO] = {}
 
 _REDACT = RedactOptions()
 
@@ -149,18 +151,28 @@ def import_turnlog(
     if any(map(is_standard_stream, paths)) and (sys.stdin is None or sys.stdin.isatty()):
         raise UsageError("no export to import: name a FILE, or pipe it in (turnlog import turnlog --help)")
     _note_unredacted()
-    with seekable(sys.stdin.buffer) if any(map(is_standard_stream, paths)) else nullcontext() as standard:
-        start = 0 if standard is None else standard.tell()
-        known = _check_first(common, paths, dict.fromkeys(paths, TURNLOG), standard)
-        if standard is not None:
-            standard.seek(start)
+    with _held(paths) as held:
+        known = _check_first(common, paths, dict.fromkeys(paths, TURNLOG), held)
         with common.open(create=True) as log:
             screen = None if common.json else Screen.of_stdout()
 
             def take(path: Path) -> None:
-                _take_export(log, screen, path, known.get(path), standard, bookmarks=bookmarks, registers=registers)
+                _take_export(log, screen, path, known.get(path), held, bookmarks=bookmarks, registers=registers)
 
             _one_by_one(paths, take)
+
+
+@contextmanager
+def _held(paths: Sequence[Path]) -> Generator[dict[Path, BinaryIO]]:
+    """Give what has to be read twice and could be read once, by its path: standard input, and a pipe that is first."""
+    with ExitStack() as stack:
+        held: dict[Path, BinaryIO] = {}
+        for path in paths:
+            if is_standard_stream(path):
+                held[path] = stack.enter_context(seekable(sys.stdin.buffer))
+            elif path == paths[0] and not path.is_file():
+                held[path] = stack.enter_context(seekable(stack.enter_context(path.open("rb"))))
+        yield held
 
 
 def _transcript(log: TurnLog, format: str, path: Path) -> TranscriptReport:
@@ -172,7 +184,7 @@ def _check_first(
     common: Common,
     paths: Sequence[Path],
     formats: Mapping[Path, str],
-    standard: BinaryIO | None = None,
+    held: Mapping[Path, BinaryIO] = _NONE_HELD,
     *,
     redact: bool | None = None,
 ) -> dict[Path, Survey]:
@@ -185,24 +197,26 @@ def _check_first(
         UsageError: it is refused.
     """
     known: dict[Path, Survey] = {}
-    if not common.is_new or not (is_standard_stream(paths[0]) or paths[0].is_file()):
-        return known  # what is a pipe can be read once
+    if not common.is_new:
+        return known
     with common.empty(redact=redact) as trial:
 
         def check(path: Path) -> None:
             if formats[path] != TURNLOG:
                 until_first_append(trial, lambda: _transcript(trial, formats[path], path))
                 return
-            with progress_bar(f"importing {one_line(_name(path))}") as progress, _opened(path, standard) as file:
+            with progress_bar(f"importing {one_line(_name(path))}") as progress, _opened(path, held) as file:
+                start = file.tell()
                 known[path] = check_export(file, trial.store, progress=progress)
+                file.seek(start)
 
         _one_by_one(paths[:1], check)
     return known
 
 
-def _opened(path: Path, standard: BinaryIO | None) -> AbstractContextManager[BinaryIO]:
-    """Open a file, or what stands for standard input, which stays open."""
-    return nullcontext(standard) if standard is not None and is_standard_stream(path) else path.open("rb")
+def _opened(path: Path, held: Mapping[Path, BinaryIO]) -> AbstractContextManager[BinaryIO]:
+    """Open a file, or give what is held of it, which stays open."""
+    return nullcontext(held[path]) if path in held else path.open("rb")
 
 
 def _note_unredacted() -> None:
@@ -215,13 +229,13 @@ def _take_export(
     screen: Screen | None,
     path: Path,
     known: Survey | None,
-    standard: BinaryIO | None = None,
+    held: Mapping[Path, BinaryIO] = _NONE_HELD,
     *,
     bookmarks: OnBookmark,
     registers: bool,
 ) -> None:
     """Import what export wrote, and tell of it."""
-    with progress_bar(f"importing {one_line(_name(path))}") as progress, _opened(path, standard) as file:
+    with progress_bar(f"importing {one_line(_name(path))}") as progress, _opened(path, held) as file:
         report = log.import_checked(file, known, bookmarks=bookmarks, progress=progress)
     brought = _brought(log, report)
     if registers and brought:
