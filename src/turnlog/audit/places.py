@@ -57,7 +57,7 @@ def parse_place(text: str) -> Place:
         return Command(words)
     if not text or "\0" in text:
         raise PlaceError("a place for checkpoints is a path, command:… or https://…")
-    if "://" in text:
+    if "://" in text or text.lower().startswith(("http:", "https:")):
         raise PlaceError(f"{shown_text(text)!r}: a place is a path, command:… or https://…")
     path = in_home(text, PlaceError)
     return Folder(path) if text.endswith("/") or path.is_dir() else AppendOnlyFile(path)

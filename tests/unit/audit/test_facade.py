@@ -182,10 +182,11 @@ def test_what_is_no_place_is_refused(text: str) -> None:
         parse_place(text)
 
 
-def test_a_place_that_is_no_url_is_repeated_without_its_login() -> None:
-    """A scheme that was mistyped makes it none."""
-    with pytest.raises(PlaceError, match=r"^'htps://host/x': a place is a path") as refused:
-        parse_place("htps://user:s3cret@host/x")
+@pytest.mark.parametrize("text", ["htps://user:s3cret@host/x", "http:/user:s3cret@host/x", "HTTPS:user:s3cret@host/x"])
+def test_a_place_that_is_no_url_is_repeated_without_its_login(text: str) -> None:
+    """A scheme or slashes that were mistyped make it none."""
+    with pytest.raises(PlaceError, match=r"^'.*host/x': a place is a path") as refused:
+        parse_place(text)
     assert "s3cret" not in str(refused.value)
 
 
