@@ -78,6 +78,27 @@ def test_gemini_has_it_in_its_generation_config() -> None:
     assert [entry.why for entry in request.loss_report.entries] == ["output_schema without the keywords minLength"]
 
 
+def test_gemini_has_definitions_of_older_drafts() -> None:
+    """It knows them by their newer name alone: a reference would lead nowhere."""
+    place = {"type": "object", "properties": {"definitions": {"type": "string"}}, "required": ["definitions"]}
+    schema = {
+        "type": "object",
+        "properties": {"from": {"$ref": "#/definitions/place"}, "to": {"$ref": "#/definitions/place"}},
+        "required": ["from", "to"],
+        "definitions": {"place": place},
+    }
+    request = prepared("gemini", schema)
+    sent = body(request)["generationConfig"]["responseJsonSchema"]
+    assert sent == {
+        "type": "object",
+        "properties": {"from": {"$ref": "#/$defs/place"}, "to": {"$ref": "#/$defs/place"}},
+        "required": ["from", "to"],
+        "additionalProperties": False,
+        "$defs": {"place": {**place, "additionalProperties": False}},
+    }
+    assert not request.loss_report.entries
+
+
 def test_bedrock_has_it_as_text() -> None:
     """The API wants the schema as a string."""
     asked = body(prepared("bedrock"))["outputConfig"]["textFormat"]

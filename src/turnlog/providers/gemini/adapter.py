@@ -29,6 +29,9 @@ _OUTPUT_KEYWORDS = frozenset(
 )
 """What `responseJsonSchema` knows of JSON Schema (API reference, GenerationConfig)."""
 
+_OLD_REFERENCE, _REFERENCE = b'"#/definitions/', b'"#/$defs/'
+"""How references to definitions begin, up to draft 07 and from 2019-09 on."""
+
 
 class Gemini(Provider):
     """Gemini API, `models.generateContent` (v1beta). The model and whether to stream are in the URL, not in the body.
@@ -40,7 +43,7 @@ class Gemini(Provider):
     name = "gemini"
     provider = "gemini"
     api = "generate_content"
-    version = "8"
+    version = "9"
     key_variable = "GEMINI_API_KEY"
     client = CLIENT
     reserved = request.RESERVED
@@ -68,7 +71,7 @@ class Gemini(Provider):
         if tools and _ONE_OR_THE_OTHER.match(model.rpartition("/")[2]):
             lose(losses, f"{model} takes none beside tools")
             return {}
-        kept, removed = without_keywords(change_schemas(schema.schema, _const_as_enum), keep=_OUTPUT_KEYWORDS)
+        kept, removed = without_keywords(change_schemas(schema.schema, _in_its_words), keep=_OUTPUT_KEYWORDS)
         if removed:
             why = f"output_schema without the keywords {', '.join(removed)}"
             losses.lose("downgraded", "parameter", why, harmless=True)
@@ -79,8 +82,14 @@ class Gemini(Provider):
         return reply.Reader(self._sender(model))
 
 
-def _const_as_enum(keywords: Fields) -> Fields:
-    if "const" not in keywords or "enum" in keywords:
-        return keywords
-    others = {name: value for name, value in keywords.items() if name != "const"}
-    return {**others, "enum": Raw(b"[%b]" % bytes(keywords["const"]))}
+def _in_its_words(keywords: Fields) -> Fields:
+    """Return a schema object with `enum` for `const`, and with `$defs` for `definitions`, as older drafts call them."""
+    changed = dict(keywords)
+    if "const" in changed and "enum" not in changed:
+        changed["enum"] = Raw(b"[%b]" % bytes(changed.pop("const")))
+    if "definitions" in changed and "$defs" not in changed:
+        changed["$defs"] = changed.pop("definitions")
+    reference = bytes(changed.get("$ref", b""))
+    if reference.startswith(_OLD_REFERENCE):
+        changed["$ref"] = Raw(_REFERENCE + reference.removeprefix(_OLD_REFERENCE))
+    return changed
