@@ -354,7 +354,7 @@ class SearchView:
                 global_position=match.position,
                 role=match.role,
                 model=match.model,
-                time=time_of_us(match.time_us).isoformat(timespec="milliseconds"),
+                time=time_of_us(match.time_us).isoformat(),
                 snippet=shown(self._of_long(terms, match.position) if match.snippet is None else match.snippet),
             )
             for match in found[: wanted.limit]

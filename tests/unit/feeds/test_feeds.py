@@ -363,6 +363,14 @@ def times(log: TurnLog) -> list[datetime]:
     return sorted(time + timedelta(microseconds=beside) for time in said for beside in (-1, 0, 1))
 
 
+def test_the_time_of_what_search_finds_is_that_of_the_turn(log: TurnLog) -> None:
+    """To the microsecond, in the form that other listings have."""
+    of_a_time(log)
+    found = log.feeds.search("turn")
+    assert len(found) == len(SOONER_OR_LATER)
+    assert [each.time for each in found] == [log.turn(each.turn).to_record()["said_at"] for each in found]
+
+
 def check_times(log: TurnLog, *, every: int = 1) -> None:
     """See that turns of a time, every so many of those tried, are found as they are where all are looked at."""
     turns, threads = log.latest(None), log.threads()
