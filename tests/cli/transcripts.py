@@ -38,6 +38,13 @@ def cursor(texts: Sequence[str]) -> Iterator[Record]:
             yield {"role": role, "message": {"content": [{"type": "text", "text": said}]}}
 
 
+def chat_messages(texts: Sequence[str]) -> Iterator[Record]:
+    """Give the messages of an application."""
+    for text in texts:
+        for role, said in (("user", "And?"), ("assistant", text)):
+            yield {"role": role, "content": said}
+
+
 def opencode(texts: Sequence[str]) -> Iterator[Record]:
     """Give the documents of a session of OpenCode."""
     yield {"id": "ses_1", "slug": "a", "version": "1"}
@@ -192,6 +199,7 @@ ELSEWHERE: dict[str, Callable[[str], Iterator[Any]]] = {
 FORMATS: dict[str, Callable[[Sequence[str]], Iterator[Any]]] = {
     "anthropic-export": anthropic_export,
     "atif": atif,
+    "chat-messages": chat_messages,
     "claude-code": claude_code,
     "codex": codex,
     "cursor": cursor,

@@ -51,6 +51,7 @@ FORMATS = (
     "anthropic-export",
     "atif",
     "canonical",
+    "chat-messages",
     "claude-code",
     "codex",
     "cursor",

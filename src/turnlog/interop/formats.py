@@ -18,6 +18,7 @@ GROUP = "turnlog.importers"
 _BUILT_IN = {
     "anthropic-export": "turnlog.interop.transcripts.anthropic_export:AnthropicExport",
     "atif": "turnlog.interop.transcripts.atif:Atif",
+    "chat-messages": "turnlog.interop.transcripts.chat_messages:ChatMessages",
     "claude-code": "turnlog.interop.claude_code:ClaudeCode",
     "codex": "turnlog.interop.transcripts.codex:Codex",
     "cursor": "turnlog.interop.transcripts.cursor:Cursor",
@@ -32,6 +33,7 @@ _BUILT_IN = {
 TRANSCRIPTS = {
     "anthropic-export": "data exports of claude.ai",
     "atif": "trajectories in the Agent Trajectory Interchange Format",
+    "chat-messages": "chat messages as the APIs of OpenAI and Anthropic take them",
     "claude-code": "sessions of Claude Code",
     "codex": "sessions of Codex CLI",
     "cursor": "transcripts of Cursor's agent",

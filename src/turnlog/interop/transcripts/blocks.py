@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -9,9 +10,10 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.interop.marked import whole
+from turnlog.interop.marked import json_in, unmarked, whole
 from turnlog.model.blocks import parse_content
 
+_BEGINS_AS_OBJECT = re.compile(r"\s*\{")
 _encoder = msgspec.json.Encoder()
 
 
@@ -43,6 +45,19 @@ def tool_use_block(name: Raw | str, given: Raw, *, id: Raw | str | None = None) 
     """Return a call of a tool. `given` is JSON text of its arguments, an object."""
     named = {} if id is None else {"id": id}
     return _encoder.encode({"type": "tool_use", **named, "name": name, "input": given})
+
+
+def arguments_in(text: str) -> Raw | None:
+    """Return a text as arguments of a call if it is a JSON object."""
+    if (found := json_in(text)) is not None:
+        return Raw(found[0])
+    text = unmarked(text)
+    if not _BEGINS_AS_OBJECT.match(text):
+        return None
+    try:
+        return Raw(msgspec.json.format(msgspec.json.decode(text.encode(), type=Raw), indent=-1))
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return None
 
 
 def tool_result_block(

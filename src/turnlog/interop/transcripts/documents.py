@@ -86,9 +86,9 @@ class Chain:
     Two files that begin alike share what they have in common, and each is whole.
     """
 
-    def __init__(self) -> None:
-        """Begin with nothing before."""
-        self._before = ""
+    def __init__(self, before: str = "") -> None:
+        """Begin with nothing before, or with what tells this one from others that begin alike."""
+        self._before = before
 
     def take(self, given: Given) -> Given:
         """Return a text as `{"before": …, "item": …}`, with the hash of what comes before it."""

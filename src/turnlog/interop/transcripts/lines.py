@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Raw
@@ -101,3 +102,11 @@ def count(record: Mapping[str, Raw], name: str) -> int:
     raw = bytes(record.get(name, b""))
     value = int(raw) if raw.isdigit() and len(raw) <= _TOKENS_DIGITS_MAX else 0
     return value if value <= TOKENS_MAX else 0
+
+
+def time_in_seconds(raw: Raw | None) -> datetime | None:
+    """Return a time in seconds since 1970."""
+    try:
+        return datetime.fromtimestamp(float(bytes(raw or b"")), tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

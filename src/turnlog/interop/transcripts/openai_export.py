@@ -8,19 +8,18 @@ it is its result.
 from __future__ import annotations
 
 import mimetypes
-import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Raw
 
 from turnlog.errors import FormatError
-from turnlog.interop.marked import is_text, json_in, marked_text, says, text_of, unmarked, whole
+from turnlog.interop.marked import is_text, marked_text, says, text_of, whole
 from turnlog.interop.transcripts.archives import Export, ExportImporter, parents_first
 from turnlog.interop.transcripts.blocks import (
+    arguments_in,
     document_block,
     native_block,
     text_block,
@@ -28,7 +27,7 @@ from turnlog.interop.transcripts.blocks import (
     tool_use_block,
 )
 from turnlog.interop.transcripts.fields import Fields, fields, items, part_of, rest_of
-from turnlog.interop.transcripts.lines import name_of
+from turnlog.interop.transcripts.lines import name_of, time_in_seconds
 from turnlog.interop.transcripts.transcript import Builder, Entry, Given, Part, Path, Role, without
 from turnlog.model import normal_stop_reason
 
@@ -58,8 +57,6 @@ _ROLES: Mapping[str | None, Role] = {
 _CONTEXTS = ("user_editable_context", "model_editable_context")
 _THINKING_KEYS = frozenset({"type", "thinking", "signature", "redacted", "provider", "api", "model", "$extra"})
 _ASSETS = ("file-service://", "sediment://")
-
-_BEGINS_AS_OBJECT = re.compile(r"\s*\{")
 
 _encoder = msgspec.json.Encoder()
 
@@ -110,7 +107,9 @@ class OpenAIExport(ExportImporter):
         told = [("mapping", name, "message") for name, node in mapping.items() if fields(node.get("message"))]
         rest = rest_of(given, without(given.text, told), apart="mapping")
         first = next((turn for turn in conversation.turns.values() if builder.entries[turn].parts), None)
-        builder.piece(rest, "conversation", turn=first, time=_time(record.get("create_time")), id=id, session=id)
+        builder.piece(
+            rest, "conversation", turn=first, time=time_in_seconds(record.get("create_time")), id=id, session=id
+        )
 
 
 class _Node:
@@ -169,7 +168,7 @@ class _Node:
         metadata = fields(message.get("metadata"))
         id = name_of(message.get("id")) or self._name
         told = message.get("create_time")
-        time = _time(told)
+        time = time_in_seconds(told)
         if told is not None and time is None and bytes(told) != b"null":
             what = f"the time of the message {id!r} is none: the turn is without one"
             builder.problem(conversation.given.place, what)
@@ -308,7 +307,7 @@ class _Node:
         if told is None or text is None:
             return blocks, None
         id = name_of(self._message.get("id")) or self._name
-        arguments = _arguments(text)
+        arguments = arguments_in(text)
         given = Raw(_encoder.encode({"input": told})) if arguments is None else arguments
         return [tool_use_block(recipient, given, id=id)], _Call(id=id, name=recipient)
 
@@ -332,24 +331,3 @@ def _thought(raw: Raw) -> bytes:
         return native_block(PROVIDER, raw if record else Raw(_encoder.encode({"thought": raw})))
     further = {key: value for key, value in record.items() if key != name}
     return _encoder.encode({"type": "thinking", "thinking": told, **further})
-
-
-def _arguments(text: str) -> Raw | None:
-    """Return a text as arguments of a call if it is a JSON object."""
-    if (found := json_in(text)) is not None:
-        return Raw(found[0])
-    text = unmarked(text)
-    if not _BEGINS_AS_OBJECT.match(text):
-        return None
-    try:
-        return Raw(msgspec.json.format(msgspec.json.decode(text.encode(), type=Raw), indent=-1))
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return None
-
-
-def _time(raw: Raw | None) -> datetime | None:
-    """Return a time in seconds since 1970."""
-    try:
-        return datetime.fromtimestamp(float(bytes(raw or b"")), tz=UTC)
-    except (ValueError, OverflowError, OSError):
-        return None

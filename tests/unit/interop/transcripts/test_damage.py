@@ -17,6 +17,7 @@ from tests.unit.interop.test_claude_code import rich_session
 from tests.unit.interop.transcripts import (
     test_anthropic_export,
     test_atif,
+    test_chat_messages,
     test_codex,
     test_cursor,
     test_gemini_cli,
@@ -89,6 +90,15 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     ),
     "llm": lambda: _llm(test_llm_logs.OLDER, test_llm_logs.FIRST + test_llm_logs.SECOND),
     "llm newer": lambda: _llm(test_llm_logs.OLDER + test_llm_logs.NEWER, test_llm_logs.MESSAGES + test_llm_logs.REST),
+    "chat-messages": lambda: one(
+        "chat-messages", test_chat_messages.whole(test_chat_messages.MESSAGES), "messages.json"
+    ),
+    "chat-messages lines": lambda: one(
+        "chat-messages", test_chat_messages.lines(test_chat_messages.MESSAGES), "messages.jsonl"
+    ),
+    "chat-messages of Anthropic": lambda: one(
+        "chat-messages", json.dumps(test_chat_messages.ANTHROPIC).encode(), "request.json"
+    ),
     "openai-export": lambda: one(
         "openai-export",
         test_openai_export.written(test_openai_export.conversation(test_openai_export.NODES)),
