@@ -59,6 +59,7 @@ def test_threads_have_ids_heads_and_bookmarks(read: Command) -> None:
             "bookmarks": ["main", "try"],
             "started": "2026-01-02T03:04:05+00:00",
             "last": "2026-01-02T03:04:05+00:00",
+            "about": "How do I log?",
         }
     ]
     assert read.ok("threads").text == f"{A}  5 turns  1 head  {STAMP}  [main, try]  How do I log?\n"

@@ -192,9 +192,13 @@ def test_erasing_rewrites_rows(filed: TurnLog, folder: Path) -> None:
     ids = [filed.add_turn(f"a word of theirs {number}").id for number in range(4)]
     filed.feeds.feed(ParquetFiles(folder), batch=2).run()
     before = {path: path.read_bytes() for path in folder.glob("day=*/*.parquet")}
-    rows = query(folder, "* EXCLUDE (time), epoch_ms(time) FROM events ORDER BY global_position")
+    rows = query(
+        folder, "* EXCLUDE (time, said_at), epoch_ms(time), epoch_ms(said_at) FROM events ORDER BY global_position"
+    )
     assert filed.erase(turn=ids[0], reason="asked").remains is None
-    after = query(folder, "* EXCLUDE (time), epoch_ms(time) FROM events ORDER BY global_position")
+    after = query(
+        folder, "* EXCLUDE (time, said_at), epoch_ms(time), epoch_ms(said_at) FROM events ORDER BY global_position"
+    )
     assert [row for number, row in enumerate(after) if number != 1] == [
         row for number, row in enumerate(rows) if number != 1
     ]
@@ -359,7 +363,9 @@ def test_turns_have_columns_of_their_thread_and_of_when_they_were_said(filed: Tu
     first = filed.add_turn("one", origin=said).id
     filed.add_turn("two", continues=first)
     filed.feeds.feed(ParquetFiles(folder)).run()
-    assert query(folder, "unnest(threads) AS thread, count(*) FROM events GROUP BY thread") == [(first, 2)]
+    assert query(folder, "thread, count(*) FROM (SELECT unnest(threads) AS thread FROM events) GROUP BY thread") == [
+        (first, 2)
+    ]
     assert query(folder, "epoch_us(said_at) - epoch_us(time) FROM events WHERE role = 'user' ORDER BY position") == [
         (us_of(datetime(2025, 3, 4, 5, 6, 7, 8, UTC)) - filed.turn(first).time_ms * 1000,),
         (0,),
