@@ -55,10 +55,9 @@ _CALL = frozenset({"type", "id", "index", "function"})
 _FUNCTION = frozenset({"name", "arguments"})
 
 _first_message = re.compile(
-    rb'\s*(?:\[\s*)?(?:\{(?:[^{}]|\{[^{}]*\})*?"messages"\s*:\s*\[\s*)?'
-    rb'\{[^{}]*?"role"\s*:\s*"(?:assistant|developer|system|user)"[^{}]*?"content"\s*:|'
-    rb'\s*(?:\[\s*)?(?:\{(?:[^{}]|\{[^{}]*\})*?"messages"\s*:\s*\[\s*)?'
-    rb'\{[^{}]*?"content"\s*:[^{}]*?"role"\s*:\s*"(?:assistant|developer|system|user)"'
+    rb'\s*(?:\[\s*)?(?:\{(?>(?:[^{}]|\{[^{}]*\})*?"messages"\s*:\s*\[\s*))?\{(?:'
+    rb'(?>[^{}]*?"role"\s*:\s*"(?:assistant|developer|system|user)")[^{}]*?"content"\s*:|'
+    rb'(?>[^{}]*?"content"\s*:)[^{}]*?"role"\s*:\s*"(?:assistant|developer|system|user)")'
 )
 """How a document with messages begins, whichever of its role and its content comes first."""
 
@@ -125,7 +124,8 @@ class _Reader:
             part_of(given, f"messages[{index}]", bytes(each)) for index, each in enumerate(items(record["messages"]))
         ]
         session = next((name for key in _SESSIONS if (name := name_of(record.get(key)))), None)
-        before = Chain(_begin(session, messages))
+        begin = _begin(session, messages)
+        before = Chain(begin)
         last = self._system(given, record, before, session)
         rest = without(given.text, [("messages",)] if last is None else [("messages",), ("system",)])
         first = len(self._builder.entries) if last is None else last
@@ -133,7 +133,8 @@ class _Reader:
         self._messages(messages, before, session, model, last)
         if fields(Raw(rest)):
             turn = first if first < len(self._builder.entries) else None
-            self._builder.piece(before.take(rest_of(given, rest, apart="messages")), "conversation", turn=turn)
+            part = Chain(begin).take(rest_of(given, rest, apart="messages"))  # the same when there are more messages
+            self._builder.piece(part, "conversation", turn=turn, session=session)
 
     def _system(self, given: Given, record: Fields, before: Chain, session: str | None) -> int | None:
         """Take the system prompt that stands beside the messages, as Anthropic's API has it."""
@@ -143,7 +144,7 @@ class _Reader:
             return None
         part = before.take(made_of(given, record, ["system"]))
         turn = self._builder.entry(Entry(role="system", key=_key(part), session=session))
-        moved = [("item", "system")] if is_text(said) or is_whole(said) else []
+        moved = [("item", "system")] if _is_all_in_blocks(said) else []
         self._builder.piece(part, "system", turn=turn, blocks=blocks, moved=moved, session=session)
         return turn
 
@@ -216,7 +217,7 @@ def _has_messages(record: Fields) -> bool:
 def _said(message: Fields, role: Role) -> tuple[list[bytes], list[Path]]:
     """Return the blocks of a message, and the fields that they are all of."""
     content = message.get("content")
-    moved: list[Path] = [("content",)] if is_text(content) or is_whole(content) else []
+    moved: list[Path] = [("content",)] if _is_all_in_blocks(content) else []
     if text_of(message.get("role")) in _TOOLS:
         return [_result(message, content)], moved
     blocks: list[bytes] = []
@@ -230,14 +231,30 @@ def _said(message: Fields, role: Role) -> tuple[list[bytes], list[Path]]:
         if says(message.get("refusal")):
             blocks.append(text_block(message["refusal"]))
             moved.append(("refusal",))
-        calls = [fields(each) for each in items(message.get("tool_calls"))]
-        if begins(message.get("function_call"), b"{"):
-            calls.append({"function": message["function_call"]})
-        called = [_called(call) for call in calls]
-        blocks += [block for block, _ in called]
-        if all(is_all for _, is_all in called):
-            moved += [("tool_calls",), ("function_call",)]
+        old = message.get("function_call")
+        for name, calls in (
+            ("tool_calls", [fields(each) for each in items(message.get("tool_calls"))]),
+            ("function_call", [{"function": old}] if begins(old, b"{") else []),
+        ):
+            called = [_called(call) for call in calls]
+            blocks += [block for block, _ in called]
+            if called and all(is_all for _, is_all in called):
+                moved.append((name,))
     return blocks, moved
+
+
+def _is_all_in_blocks(content: Raw | None) -> bool:
+    """Tell whether blocks have all that a content says: else it stays in the event too."""
+    return all(map(_is_all_in_block, items(content))) if begins(content, b"[") else says(content)
+
+
+def _is_all_in_block(raw: Raw) -> bool:
+    part = fields(raw)
+    kind = text_of(part.get("type"))
+    if kind == "image_url":
+        image = fields(part.get("image_url"))
+        return image.keys() == {"url"} and part.keys() == {"type", "image_url"}
+    return part.keys() == {"type", "refusal"} if kind == "refusal" else is_whole(Raw(b"[" + bytes(raw) + b"]"))
 
 
 def _content(content: Raw | None) -> list[bytes]:

@@ -42,6 +42,7 @@ MESSAGES: list[Message] = [
             {"type": "text", "text": "And this?"},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
             {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGkh", "detail": "high"}},
         ],
     },
     {"role": "assistant", "content": None, "refusal": "No."},
@@ -60,6 +61,7 @@ EXPECTED = Counter(
         ("text", "Two, in the first of both folders."): 1,
         ("text", "And this?"): 1,
         ("document", "aGk="): 1,
+        ("document", "aGkh"): 1,
         ("native", '{"image_url":{"url":"https://example.org/x.png"},"type":"image_url"}'): 1,
         ("text", "No."): 1,
     }
@@ -150,7 +152,17 @@ def test_what_a_turn_has_of_its_message(path: Path) -> None:
         pieces = b"".join(log.payload(each.header.id) for each in log.events() if each.header.topic.startswith("chat-"))
         assert b'"name":"ann"' in pieces
         assert b'"owner":"ann"' in pieces
+        assert b'"detail":"high"' in pieces  # for which a document has no place
         assert b"How many files?" not in pieces
+
+
+def test_what_is_said_of_a_conversation_that_grows_is_kept_once(path: Path) -> None:
+    """Though there are more messages before its end."""
+    with TurnLog.open("memory://") as log:
+        for end in (2, 4, 8):
+            path.write_bytes(whole(MESSAGES[:end]))
+            take(log, "chat-messages", path)
+        assert [event.header.topic for event in log.events()].count("chat-messages.conversation") == 1
 
 
 def test_messages_of_anthropic(path: Path) -> None:
@@ -247,3 +259,11 @@ def test_erased_thread_is_gone_from_its_events_too(path: Path, tmp_path: Path) -
     """With all that was said in it."""
     path.write_bytes(whole(MESSAGES))
     check_erasing("chat-messages", path, "Looking.", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "piece", [b'"role":"user",', b'"content":1,', b'"messages":[{"a":1},', b'"messages":[', b"{},"]
+)
+def test_a_beginning_is_looked_at_once(path: Path, piece: bytes) -> None:
+    """However often it could go on as messages do: this would take minutes."""
+    assert not ChatMessages().recognizes(path, b"{" + piece * 40_000)
