@@ -24,6 +24,7 @@ from cyclopts import (
 from cyclopts.exceptions import MixedArgumentError, RepeatArgumentError, UnknownCommandError
 
 from turnlog.cli.failures import UsageError
+from turnlog.web_address import without_secrets
 
 T = TypeVar("T")
 
@@ -163,7 +164,7 @@ def usage_message(app: App, error: CycloptsError) -> str:
     names = [name for name in error.command_chain or () if not name.startswith("-")]
     command = " ".join(names)
     help_of = " ".join(["turnlog", *names, "--help"])
-    message = _message(app, error, command)
+    message = without_secrets(_message(app, error, command))  # a URL may stand where none is taken
     return f"{message}: see {help_of}"
 
 
