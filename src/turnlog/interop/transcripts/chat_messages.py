@@ -46,6 +46,10 @@ _ROLES: dict[str | None, Role] = {
 }
 _TOOLS = ("tool", "function")
 _PARTS_OF_PROVIDER = ("image_url", "input_audio", "file")
+_PARTS_OF_ANTHROPIC = frozenset(
+    {"document", "image", "redacted_thinking", "search_result", "server_tool_use", "web_search_tool_result"}
+)
+"""Parts that no content block is made of where they have no bytes, or never, and that Anthropic takes back."""
 _REASONING = ("reasoning_content", "reasoning")
 """Where compatible servers have what a model thought."""
 
@@ -55,7 +59,7 @@ _CALL = frozenset({"type", "id", "index", "function"})
 _FUNCTION = frozenset({"name", "arguments"})
 
 _first_message = re.compile(
-    rb'\s*(?:\[\s*)?(?:\{(?>(?:[^{}]|\{[^{}]*\})*?"messages"\s*:\s*\[\s*))?\{(?:'
+    rb'\s*(?:\[\s*)?(?:\{(?>(?:[^{}]|\{[^{}]*\})*?"messages"\s*:\s*\[\s*))?\{(?![^{}]*"type"\s*:)(?:'
     rb'(?>[^{}]*?"role"\s*:\s*"(?:assistant|developer|system|user)")[^{}]*?"content"\s*:|'
     rb'(?>[^{}]*?"content"\s*:)[^{}]*?"role"\s*:\s*"(?:assistant|developer|system|user)")'
 )
@@ -74,7 +78,7 @@ class ChatMessages(TranscriptImporter):
         """Tell whether a file is one of this format: one of its first lines is, or its document begins as one does."""
         beginning = beginning.removeprefix(BOM)
         records = map(record_in, split_lines(beginning)[:RECOGNIZED_LINES])
-        if any(_is_message(record) or _has_messages(record) for record in records if record):
+        if any(_is_plain(record) or any(map(_is_plain, _within(record))) for record in records if record):
             return True
         return _first_message.match(beginning) is not None
 
@@ -108,7 +112,7 @@ class _Reader:
         listed = [part_of(given, f"[{index}]", bytes(each)) for index, each in enumerate(items(Raw(given.text)))]
         for each in listed if given.text[:1] == b"[" else [given]:
             record = each.record()
-            if _has_messages(record):
+            if any(map(_is_message, _within(record))):
                 self.there_are = True
                 self._conversation(each, record)
             else:
@@ -210,8 +214,13 @@ def _is_message(record: Fields) -> bool:
     return is_said and is_text(record.get("role")) and "message" not in record and "parts" not in record
 
 
-def _has_messages(record: Fields) -> bool:
-    return any(_is_message(fields(each)) for each in items(record.get("messages")))
+def _is_plain(record: Fields) -> bool:
+    """Tell whether a message is of this format: those of others, and items of the Responses API, have a type."""
+    return _is_message(record) and "type" not in record
+
+
+def _within(record: Fields) -> list[Fields]:
+    return [fields(each) for each in items(record.get("messages"))]
 
 
 def _said(message: Fields, role: Role) -> tuple[list[bytes], list[Path]]:
@@ -279,7 +288,7 @@ def _part(raw: Raw) -> bytes:
         return text_block(part["refusal"])
     if is_text(raw):
         return text_block(raw)
-    return block_of(raw, "anthropic")
+    return block_of(raw, "anthropic" if kind in _PARTS_OF_ANTHROPIC else ChatMessages.name)
 
 
 def _result(message: Fields, content: Raw | None) -> bytes:

@@ -13,6 +13,7 @@ from tests.unit.interop.transcripts.promises import check_erasing, check_growing
 from turnlog import TurnLog
 from turnlog.errors import FormatError
 from turnlog.interop.exports import export
+from turnlog.interop.finding import find
 from turnlog.interop.transcripts.chat_messages import ChatMessages
 
 Message = dict[str, Any]
@@ -43,6 +44,7 @@ MESSAGES: list[Message] = [
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
             {"type": "image_url", "image_url": {"url": "https://example.org/x.png"}},
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGkh", "detail": "high"}},
+            {"type": "mention", "who": "bob"},
         ],
     },
     {"role": "assistant", "content": None, "refusal": "No."},
@@ -62,6 +64,7 @@ EXPECTED = Counter(
         ("text", "And this?"): 1,
         ("document", "aGk="): 1,
         ("document", "aGkh"): 1,
+        ("native", '{"type":"mention","who":"bob"}'): 1,
         ("native", '{"image_url":{"url":"https://example.org/x.png"},"type":"image_url"}'): 1,
         ("text", "No."): 1,
     }
@@ -244,6 +247,14 @@ def test_a_file_that_is_cut_is_said_to_be_damaged(path: Path) -> None:
     path.write_bytes(listed(MESSAGES)[:-1])
     with TurnLog.open("memory://") as log, pytest.raises(FormatError, match="1 of 1 documents are damaged"):
         log.import_transcript("chat-messages", path)
+
+
+@pytest.mark.parametrize("before", [b"", b'{"id":"5973","timestamp":"2025-05-07T17:24:21Z","instructions":null}\n'])
+def test_lines_of_another_format_are_left_to_it(path: Path, before: bytes) -> None:
+    """Older versions of Codex CLI wrote items as the Responses API has them: with a type."""
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Which?"}]}
+    path.write_bytes(before + json.dumps(item).encode() + b"\n")
+    assert [each.format for each in find([path]).files] == ["codex"]
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"messages":[]}', b'{"a":1}\n', b'[{"role":"user","parts":[]}]'])
