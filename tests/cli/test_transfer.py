@@ -229,6 +229,13 @@ class TestImport:
             assert turnlog.refused("import", kind, missing) == f"there is no file {str(missing)!r}"
         assert not turnlog.store.exists()
 
+    def test_standard_input_that_is_named_twice_comes_in_once(self, other: Command, out: Path) -> None:
+        """The second time there is nothing left of it."""
+        outcome = other("import", "turnlog", "-", "-", stdin=out.read_bytes())
+        assert outcome.status == 2
+        assert outcome.stderr.endswith("the header is missing (imported before it: standard input)\n")
+        assert other.ok("stats", "--json").json["events"] == 6
+
     def test_pipe_as_a_file_is_read(self, other: Command, out: Path, tmp_path: Path) -> None:
         """As of `turnlog import turnlog <(ssh there turnlog export)`."""
         with piped(tmp_path, out.read_bytes()) as pipe:

@@ -34,8 +34,6 @@ from turnlog.registers import ImportedRegister
 _NAMES_MAX = 5
 """How many bookmarks are named to people; --json names all."""
 
-_NONE_HELD: Mapping[Path, BinaryIO] = {}
-
 _REDACT = RedactOptions()
 
 app = App(name="import", group_commands="Formats", help="Import transcripts of agents and chats, or what export wrote.")
@@ -85,13 +83,13 @@ def import_files(
         raise UsageError(f"nothing can be redacted in what export wrote ({exported[0]}): import it without --redact")
     if exported:
         _note_unredacted()
-    known = _check_first(common, list(named), named, redact=redact.redact)
+    known = _check_first(common, list(named), named, {}, redact=redact.redact)
     with common.open(create=True, redact=redact.redact) as log:
         screen = None if common.json else Screen.of_stdout()
 
         def take(path: Path) -> None:
             if named[path] == TURNLOG:
-                _take_export(log, screen, path, known.get(path), bookmarks="keep", registers=False)
+                _take_export(log, screen, path, known.get(path), {}, bookmarks="keep", registers=False)
             else:
                 _tell(screen, path, _transcript(log, named[path], path))
 
@@ -167,7 +165,7 @@ def _held(paths: Sequence[Path]) -> Generator[dict[Path, BinaryIO]]:
     """Give what has to be read twice and could be read once, by its path: standard input, and a pipe that is first."""
     with ExitStack() as stack:
         held: dict[Path, BinaryIO] = {}
-        for path in paths:
+        for path in dict.fromkeys(paths):
             if is_standard_stream(path):
                 held[path] = stack.enter_context(seekable(sys.stdin.buffer))
             elif path == paths[0] and not path.is_file():
@@ -184,7 +182,7 @@ def _check_first(
     common: Common,
     paths: Sequence[Path],
     formats: Mapping[Path, str],
-    held: Mapping[Path, BinaryIO] = _NONE_HELD,
+    held: Mapping[Path, BinaryIO],
     *,
     redact: bool | None = None,
 ) -> dict[Path, Survey]:
@@ -229,7 +227,7 @@ def _take_export(
     screen: Screen | None,
     path: Path,
     known: Survey | None,
-    held: Mapping[Path, BinaryIO] = _NONE_HELD,
+    held: Mapping[Path, BinaryIO],
     *,
     bookmarks: OnBookmark,
     registers: bool,
