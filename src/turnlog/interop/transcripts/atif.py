@@ -15,10 +15,11 @@ from msgspec import Raw
 
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import begins, data_url, is_text, json_as_text, says, text_of, whole
+from turnlog.interop.marked import begins, data_url, is_text, says, text_of, whole
 from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.blocks import (
-    native_block,
+    content_blocks,
+    native_part,
     text_block,
     thinking_block,
     tool_result_block,
@@ -157,7 +158,7 @@ class _Reader:
         elif says(told):
             blocks.append(thinking_block(told))
             moved.append(("reasoning_content",))
-        said = _content(step.get("message"))
+        said = content_blocks(step.get("message"), _part)
         if said:
             blocks += said
             moved += _moved(step, "message")
@@ -248,7 +249,7 @@ class _Reader:
                     given.place, f"a result of {id!r}, which the step did not call or has: kept as text"
                 )
                 id = None
-            said = _content(result.get("content"))
+            said = content_blocks(result.get("content"), _part)
             if id is not None:
                 called.remove(id)
                 told = result.get("content")
@@ -278,25 +279,14 @@ class _Reader:
             self.builder.problem(place, f"a sub-agent's trajectory is in another file, {elsewhere!r}: import it too")
 
 
-def _content(raw: Raw | None) -> list[bytes]:
-    """Return what a message or a result says. Images that are files beside the document stay native."""
-    if is_text(raw):
-        return [text_block(raw)] if says(raw) else []
-    if raw is None or bytes(raw) == b"null":
-        return []
-    if not begins(raw, b"["):
-        return [text_block(json_as_text(raw))]
-    found: list[bytes] = []
-    for each in items(raw):
-        part = fields(each)
-        text = part.get("text")
-        if is_text(text):
-            found.append(text_block(text))
-        elif (image := _image(part)) is not None:
-            found.append(image)
-        else:
-            found.append(native_block(PROVIDER, each if part else Raw(_encoder.encode({"part": each}))))
-    return found
+def _part(raw: Raw) -> bytes:
+    """Return what a part of a message or a result says. Images that are files beside the document stay native."""
+    part = fields(raw)
+    text = part.get("text")
+    if is_text(text):
+        return text_block(text)
+    image = _image(part)
+    return native_part(PROVIDER, raw) if image is None else image
 
 
 def _image(part: Fields) -> bytes | None:

@@ -10,11 +10,12 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.errors import ContentError
-from turnlog.interop.marked import json_in, unmarked, whole
+from turnlog.interop.marked import begins, is_text, json_as_text, json_in, says, unmarked, whole
 from turnlog.model.blocks import parse_content
 
 _BEGINS_AS_OBJECT = re.compile(r"\s*\{")
 _encoder = msgspec.json.Encoder()
+_list = msgspec.json.Decoder(list[Raw])
 
 
 def checked_block(block: bytes) -> bytes:
@@ -88,6 +89,23 @@ def native_block(provider: str, block: Raw, *, api: str | None = None) -> bytes:
     """Return a block that has no normalized form, verbatim."""
     named = {} if api is None else {"api": api}
     return _encoder.encode({"type": "native", "provider": provider, **named, "block": block})
+
+
+def native_part(provider: str, part: Raw, *, api: str | None = None) -> bytes:
+    """Return a part that has no normalized form, as it is; one that is no object, or an empty one, as `part` of one."""
+    is_object = begins(part, b"{") and part != Raw(b"{}")
+    return native_block(provider, part if is_object else Raw(_encoder.encode({"part": part})), api=api)
+
+
+def content_blocks(content: Raw | None, block_of_part: Callable[[Raw], bytes]) -> list[bytes]:
+    """Return the blocks of a content: of a text, or of the parts of a list; anything else is said as JSON."""
+    if is_text(content):
+        return [text_block(content)] if says(content) else []
+    if content is None or bytes(content) == b"null":
+        return []
+    if not begins(content, b"["):
+        return [text_block(json_as_text(content))]
+    return [block_of_part(each) for each in _list.decode(content)]
 
 
 def beyond(

@@ -17,10 +17,11 @@ from msgspec import Raw
 from turnlog.digest import pieces_digest
 from turnlog.errors import FormatError
 from turnlog.events.times import parse_time
-from turnlog.interop.marked import begins, in_pieces, is_text, json_as_text, json_in, marked_text, says, text_of
+from turnlog.interop.marked import begins, in_pieces, is_text, json_in, marked_text, says, text_of
 from turnlog.interop.texts import BOM, RECOGNIZED_LINES, split_lines
 from turnlog.interop.transcripts.blocks import (
     arguments_in,
+    content_blocks,
     native_block,
     text_block,
     thinking_block,
@@ -143,7 +144,7 @@ class _Reader:
     def _system(self, given: Given, record: Fields, before: Chain, session: str | None) -> int | None:
         """Take the system prompt that stands beside the messages, as Anthropic's API has it."""
         said = record.get("system")
-        blocks = _content(said)
+        blocks = content_blocks(said, _part)
         if not blocks:
             return None
         part = before.take(made_of(given, record, ["system"]))
@@ -235,7 +236,7 @@ def _said(message: Fields, role: Role) -> tuple[list[bytes], list[Path]]:
         if thought is not None:
             blocks.append(thinking_block(message[thought]))
             moved.append((thought,))
-    blocks += _content(content)
+    blocks += content_blocks(content, _part)
     if role == "assistant":
         if says(message.get("refusal")):
             blocks.append(text_block(message["refusal"]))
@@ -266,17 +267,6 @@ def _is_all_in_block(raw: Raw) -> bool:
     return part.keys() == {"type", "refusal"} if kind == "refusal" else is_whole(Raw(b"[" + bytes(raw) + b"]"))
 
 
-def _content(content: Raw | None) -> list[bytes]:
-    """Return the blocks of a content."""
-    if is_text(content):
-        return [text_block(content)] if says(content) else []
-    if content is None or bytes(content) == b"null":
-        return []
-    if not begins(content, b"["):
-        return [text_block(json_as_text(content))]
-    return [_part(each) for each in items(content)]
-
-
 def _part(raw: Raw) -> bytes:
     """Return a block of a part, of either API."""
     part = fields(raw)
@@ -294,7 +284,7 @@ def _part(raw: Raw) -> bytes:
 def _result(message: Fields, content: Raw | None) -> bytes:
     """Return what a tool answered."""
     id, name = message.get("tool_call_id"), message.get("name")
-    told = content if is_text(content) else [Raw(each) for each in _content(content)]
+    told = content if is_text(content) else [Raw(each) for each in content_blocks(content, _part)]
     return tool_result_block(
         told or "", id=id if is_text(id) else None, name=name if is_text(name) and says(name) else None
     )

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from turnlog.interop.marked import begins, is_text, json_as_text, marked_text, one_mark, text_of
-from turnlog.interop.transcripts.blocks import native_block, text_block, thinking_block, tool_result_block
+from turnlog.interop.transcripts.blocks import native_part, text_block, thinking_block, tool_result_block
 from turnlog.interop.transcripts.documents import data_block
 from turnlog.interop.transcripts.fields import Fields, fields, items
 from turnlog.interop.transcripts.lines import count
@@ -28,7 +28,7 @@ def plain_block(part: Fields, raw: Raw) -> tuple[bytes, tuple[str, ...]]:
     document = data_block(text_of(inline.get("mimeType")), inline.get("data"))
     if document is not None:
         return document, ("inlineData", "data")
-    return native_block(PROVIDER, raw if part else Raw(_encoder.encode({"part": raw})), api=API), ()
+    return native_part(PROVIDER, raw, api=API), ()
 
 
 def thought_text(thought: Fields) -> str:

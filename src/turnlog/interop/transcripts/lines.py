@@ -105,7 +105,7 @@ def count(record: Mapping[str, Raw], name: str) -> int:
 
 
 def time_in_seconds(raw: Raw | None) -> datetime | None:
-    """Return a time in seconds since 1970."""
+    """Return the time that a number of seconds since 1970 means; None where it means none."""
     try:
         return datetime.fromtimestamp(float(bytes(raw or b"")), tz=UTC)
     except (ValueError, OverflowError, OSError):

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from turnlog.interop.marked import begins, is_text, json_as_text, text_of
 from turnlog.interop.transcripts.blocks import (
-    native_block,
+    native_part,
     text_block,
     thinking_block,
     tool_result_block,
@@ -54,7 +54,7 @@ def block_of(raw: Raw, provider: str) -> bytes:
         document = data_block(text_of(source.get("media_type")), source.get("data"))
         if document is not None:
             return document
-    return native_block(provider, raw if block else Raw(_encoder.encode({"part": raw})))
+    return native_part(provider, raw)
 
 
 def is_whole(content: Raw | None) -> bool:

@@ -22,6 +22,7 @@ from turnlog.interop.transcripts.blocks import (
     arguments_in,
     document_block,
     native_block,
+    native_part,
     text_block,
     tool_result_block,
     tool_use_block,
@@ -268,7 +269,7 @@ class _Node:
             self._builder.problem(
                 self._conversation.given.place, f"the file {pointer!r} is not in the export: kept as a native block"
             )
-        return native_block(PROVIDER, part if record else Raw(_encoder.encode({"part": part})))
+        return native_part(PROVIDER, part)
 
     def _transcription(self, part: Raw, text: Raw) -> bytes:
         """Return what was said aloud as text; what else is known of it is a piece of its own."""

@@ -27,6 +27,7 @@ from turnlog.interop.texts import BOM, file_bytes
 from turnlog.interop.transcripts.archives import parents_first
 from turnlog.interop.transcripts.blocks import (
     native_block,
+    native_part,
     text_block,
     thinking_block,
     tool_result_block,
@@ -438,9 +439,7 @@ class _MessageReader:
             self._piece(given, "tool_result", part, answers, [block], moved)
 
     def _attachment(self, raw: Raw) -> bytes:
-        return url_block(fields(raw).get("url")) or native_block(
-            PROVIDER, raw if fields(raw) else Raw(_encoder.encode({"part": raw}))
-        )
+        return url_block(fields(raw).get("url")) or native_part(PROVIDER, raw)
 
     def _piece(
         self,

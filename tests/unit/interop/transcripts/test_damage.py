@@ -75,6 +75,15 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
         "anthropic-export", test_anthropic_export.written(test_anthropic_export.MESSAGES), "conversations.json"
     ),
     "atif": lambda: one("atif", test_atif.written(test_atif.STEPS, subagent_trajectories=[test_atif.SUB])),
+    "chat-messages": lambda: one(
+        "chat-messages", test_chat_messages.whole(test_chat_messages.MESSAGES), "messages.json"
+    ),
+    "chat-messages lines": lambda: one(
+        "chat-messages", test_chat_messages.lines(test_chat_messages.MESSAGES), "messages.jsonl"
+    ),
+    "chat-messages of Anthropic": lambda: one(
+        "chat-messages", json.dumps(test_chat_messages.ANTHROPIC).encode(), "request.json"
+    ),
     "claude-code": _claude_code,
     "codex": lambda: one("codex", test_codex.written(test_codex.SESSION), "rollout.jsonl"),
     "cursor": lambda: one("cursor", test_cursor.written(test_cursor.SESSION), "transcript.jsonl"),
@@ -90,15 +99,6 @@ SAMPLES: dict[str, Callable[[], Sample]] = {
     ),
     "llm": lambda: _llm(test_llm_logs.OLDER, test_llm_logs.FIRST + test_llm_logs.SECOND),
     "llm newer": lambda: _llm(test_llm_logs.OLDER + test_llm_logs.NEWER, test_llm_logs.MESSAGES + test_llm_logs.REST),
-    "chat-messages": lambda: one(
-        "chat-messages", test_chat_messages.whole(test_chat_messages.MESSAGES), "messages.json"
-    ),
-    "chat-messages lines": lambda: one(
-        "chat-messages", test_chat_messages.lines(test_chat_messages.MESSAGES), "messages.jsonl"
-    ),
-    "chat-messages of Anthropic": lambda: one(
-        "chat-messages", json.dumps(test_chat_messages.ANTHROPIC).encode(), "request.json"
-    ),
     "openai-export": lambda: one(
         "openai-export",
         test_openai_export.written(test_openai_export.conversation(test_openai_export.NODES)),
