@@ -7,15 +7,14 @@ instructions of a project, what a tool told the model by itself. None of it tell
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
+from itertools import chain, takewhile
 from typing import NamedTuple
 
-from turnlog.cli.preview import previews
+from turnlog.cli.preview import is_meta, previews
 from turnlog.cli.text import first_line, says
 from turnlog.errors import CorruptionError
 from turnlog.log import TurnLog
-from turnlog.model import Origin
 from turnlog.turn import Turn, turn_of
 
 _TURNS_MAX = 8
@@ -44,34 +43,24 @@ def lines_about(log: TurnLog, roots: Sequence[Turn], damages: list[CorruptionErr
 
     Where what would be read is damaged the line says so, and `damages` what.
     """
-    found = _said(log, [root for root in roots if _may_be_of_person(root)], own_line, damages)
-    others: dict[str, list[Turn]] = {}
-    for root in roots:
-        if root.id not in found:
-            others[root.id] = _said_before_reply(log, root)
-    said = _said(log, [turn for turns in others.values() for turn in turns], own_line, damages)
-    stand_ins: dict[str, Turn] = {}
-    for root in roots:
-        if root.id in found:
-            continue
-        turns = others[root.id]
+    found = _said(log, [root for root in roots if _may_be_of_person(root)], damages)
+    others = {root.id: _said_before_reply(log, root) for root in roots if root.id not in found}
+    said = _said(log, list(chain.from_iterable(others.values())), damages)
+    for root, turns in others.items():
         if line := next((said[turn.id] for turn in turns if turn.id in said), None):
-            found[root.id] = line
-        else:
-            stand_ins[root.id] = turns[-1] if turns else root
+            found[root] = line
+    stand_ins = {root.id: (others[root.id] or [root])[-1] for root in roots if root.id not in found}
     lines = previews(log, [*stand_ins.values()], damages, line_of=_any_line)
     return found | {root: lines[turn.id] for root, turn in stand_ins.items()}
 
 
-def _said(
-    log: TurnLog, turns: Sequence[Turn], line_of: Callable[[str], str], damages: list[CorruptionError]
-) -> dict[str, str]:
-    return {turn: line for turn, line in previews(log, turns, damages, line_of=line_of).items() if line}
+def _said(log: TurnLog, turns: Sequence[Turn], damages: list[CorruptionError]) -> dict[str, str]:
+    """Return the lines of those turns that say something behind their context, by their ids."""
+    return {turn: line for turn, line in previews(log, turns, damages, line_of=own_line).items() if line}
 
 
 def _may_be_of_person(turn: Turn) -> bool:
-    origin = turn.meta.origin
-    return turn.role == "user" and not (isinstance(origin, Origin) and origin.meta)
+    return turn.role == "user" and not is_meta(turn)
 
 
 def _said_before_reply(log: TurnLog, root: Turn) -> list[Turn]:

@@ -115,10 +115,15 @@ def _of_document(turn: Turn) -> str:
     return f"{said_in_row(one_line(name))} ({one_line(turn.meta.content_type)}, {size(turn.size)})"
 
 
-def _of_meta(turn: Turn) -> str:
-    """Return a mark for what nobody said: the tool that a turn was imported of told it to the model by itself."""
+def is_meta(turn: Turn) -> bool:
+    """Tell whether nobody said a turn: the tool that it was imported of told it to the model by itself."""
     origin = turn.meta.origin
-    return "(meta) " if isinstance(origin, Origin) and origin.meta else ""
+    return isinstance(origin, Origin) and origin.meta
+
+
+def _of_meta(turn: Turn) -> str:
+    """Return a mark for what nobody said."""
+    return "(meta) " if is_meta(turn) else ""
 
 
 def _of_failed(turn: Turn) -> str:

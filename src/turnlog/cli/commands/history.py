@@ -305,7 +305,7 @@ def threads(*, which: ThreadListing = _ALL_THREADS, common: Common = COMMON) -> 
             note(none_of("threads", log, which.bookmark) if log.turn_count() else none)
             return
         screen = Screen.of_stdout()
-        rows = TurnRows.of(log, [log.turn(thread.id) for thread in found], screen, lines_of=lines_about)
+        rows = TurnRows.of(log, [log.turn(thread.id) for thread in found], screen, names={}, lines_of=lines_about)
         if common.json:
             write_json_lines(
                 {name: getattr(thread, name) for name in _THREAD_FIELDS} | {"about": rows.lines[thread.id]}
